@@ -16,7 +16,7 @@ import typing as t
 import flask
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical_text
 
 from .world import World
 
@@ -65,7 +65,7 @@ def app(world: World) -> flask.Flask:
             given: t.Any = yaml.safe_load(flask.request.get_data(as_text=True)) or {}
             if not isinstance(given, dict):
                 return plain("yaml: unmarshal errors: the schematic is no mapping", 400)
-            text = canonical(given, written)
+            text = canonical_text(given, written)
         except (yaml.YAMLError, InvalidInput, TypeError, KeyError, ValueError, AttributeError) as error:
             return plain(f"error creating schematic: {error}", 400)
         number = hashlib.sha256(text.encode()).hexdigest()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.origins import COMMANDS, FILES, SECRETS
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS, Schema
 
 GROUP = "tgp.io"

@@ -154,7 +154,7 @@ from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.lambda_.cloud import ENTRY
 from ..module_utils.providers.registry import connect
 from ..module_utils.providers.results import no_such_type, rentable, within_limit, wrong_region, wrong_type
-from ..module_utils.units.money import parse_money
+from ..module_utils.units.values import parse_money
 
 SPEC = dict(
     argument_spec=dict(

@@ -64,7 +64,7 @@ drains:
 """
 
 from ..module_utils.core.task import Task, main
-from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 from ..module_utils.runs.node_drain import drain_nodes
 
 SPEC = dict(

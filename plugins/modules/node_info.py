@@ -52,7 +52,7 @@ nodes:
 """
 
 from ..module_utils.core.task import Task, main
-from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 from ..module_utils.runs.node_info import report
 
 SPEC = dict(

@@ -63,7 +63,7 @@ nodes:
 """
 
 from ..module_utils.core.task import Task, main
-from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 from ..module_utils.kube.node_mark import mark
 
 SPEC = dict(

@@ -68,7 +68,7 @@ nodes:
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import NVIDIA_GPU
 
 from ..module_utils.core.task import Task, main
-from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 from ..module_utils.runs.node_wait import wait_for_nodes
 
 SPEC = dict(

@@ -295,7 +295,7 @@ table:
 """
 
 from ..module_utils.core.task import Task, main
-from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 from ..module_utils.model.defaults import PRICE_TTL
 from ..module_utils.observe.options import DOCUMENTS_SPEC
 from ..module_utils.offers.listing import FORMATS

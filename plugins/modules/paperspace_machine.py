@@ -163,7 +163,7 @@ from ..module_utils.providers.paperspace.cloud import ENTRY
 from ..module_utils.providers.paperspace.types import machine_type, short_region
 from ..module_utils.providers.registry import connect
 from ..module_utils.providers.results import no_such_type, rentable, too_small, within_limit, wrong_region, wrong_type
-from ..module_utils.units.money import parse_money
+from ..module_utils.units.values import parse_money
 
 SPEC = dict(
     argument_spec=dict(

@@ -71,7 +71,7 @@ cert_sans:
 
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
-from ..module_utils.kube.auth.connect import CLUSTER_SPEC, connect
+from ..module_utils.kube.auth.credentials import CLUSTER_SPEC, connect
 from ..module_utils.kube.services import expose, for_operator
 from ..module_utils.mesh.base import check_tags
 

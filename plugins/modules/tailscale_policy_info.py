@@ -100,8 +100,7 @@ import ipaddress
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
-from ..module_utils.mesh.tailscale.policy_report import report
-from ..module_utils.mesh.tailscale.policy_requirements import POD_NETWORKS, PolicyWish
+from ..module_utils.mesh.tailscale.policy import POD_NETWORKS, PolicyWish, report
 
 SPEC = dict(
     argument_spec=dict(

@@ -201,12 +201,12 @@ from ..module_utils.core import redact
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import CloudChoice, LaunchRequest, Quality
-from ..module_utils.planner.offers.host_quality import for_nodes
+from ..module_utils.planner.offers.requirements import for_nodes
 from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.registry import connect
 from ..module_utils.providers.vast.choice import NODE_QUALITY, Requirements, port
 from ..module_utils.providers.vast.cloud import ENTRY, FACTS
-from ..module_utils.units.money import parse_money
+from ..module_utils.units.values import parse_money
 
 SPEC = dict(
     argument_spec=dict(

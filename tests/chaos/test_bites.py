@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import budget_enforcement, budgets
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import budgets
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import forced_disruption as fleet_endings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import gpu_health
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import ensure_instance
@@ -331,7 +331,7 @@ def _spend_freely(patch: pytest.MonkeyPatch) -> None:
 
 
 def _drain_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(budget_enforcement, "act", lambda _draft, _purses: None)
+    patch.setattr(budgets, "act", lambda _draft, _purses: None)
 
 
 def _never_begin_anew(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, parse
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import Document, parse
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 
 from tests.fixtures.talos_nodes import make

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.factory import computed
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical_text
 
 from sandbox.image_factory import written
 from tests import build as programs
@@ -136,7 +136,7 @@ def test_the_sandbox_writes_as_the_factory_does(real: t.Any) -> None:
     values = [*_ODD, *("".join(chance.choices("abyno019:-=/ #'[,", k=chance.randint(1, 6))) for _ in range(2000))]
     bodies = _bodies(values)
     for value, body, answer in zip(values, bodies, real(bodies), strict=True):
-        assert canonical(body, written) == answer["schematic"], value
+        assert canonical_text(body, written) == answer["schematic"], value
 
 
 def test_what_the_factory_does_not_know_is_refused_here_too(real: t.Any) -> None:

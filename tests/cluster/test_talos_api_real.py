@@ -18,7 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.grpc import Cert
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.machine import MachineApi, Trust
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.peer import Untrusted
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import to_yaml
 
 from sandbox.talos_maintenance import Maintenance
 from tests.fixtures.talos_nodes import make

@@ -13,10 +13,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, machine_document, of_kind, parse, to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import KUBERNETES
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import Document, at, machine_document, of_kind, parse, to_yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import validate
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.versions import KUBERNETES
 
 from tests.fixtures.talos_nodes import make
 from tests.fixtures.tunnels import WIREGUARD, tunnel

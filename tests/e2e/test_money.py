@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import add_up
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
 from .box import Sandbox
 

@@ -257,7 +257,7 @@ LEDGER = """
 import sys
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 store = ConfigMapStore(connect(Task({}, clock=SystemClock())))
 for number in range(int(sys.argv[1])):

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemCl
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.log_patterns import meaning
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import find_device
 from ansible_collections.tgp.gpu.plugins.modules import (
     tailscale_device,
     tailscale_device_info,

@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 
 from tests.build import CannotBuild, built

@@ -17,7 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens impo
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIM_RIGHTS, RIGHTS
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.preflight.service_check import rights_in
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight.preflight import rights_in
 
 from .tree import ROOT
 

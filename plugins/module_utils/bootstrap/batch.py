@@ -19,12 +19,11 @@ from ..model import Lane, MeshChoice, Taint
 from ..model.mesh import Tunnel
 from ..talos import talosctl
 from ..talos.config import build
-from ..talos.documents import items_at, parse
-from ..talos.images.image_choice import image_of, schematic_problems
+from ..talos.images.nvidia import image_of, schematic_problems
 from ..talos.secrets import ClusterSecrets, read
-from ..talos.spec import NodeSpec
+from ..talos.spec import DEFAULT_KUBERNETES, DEFAULT_TALOS, NodeSpec
+from ..talos.template import items_at, parse
 from ..talos.validation.validate import ValidationResult, placeholder, template_result
-from ..talos.versions import DEFAULT_KUBERNETES, DEFAULT_TALOS
 from .kubelet.cloud_config import AUTH_KEY
 from .payload import Payload, boot_mode, payload
 from .talos.configurations import secrets_of

@@ -14,8 +14,8 @@ import typing as t
 from ..core.errors import InvalidInput
 from ..model import Capability, Carrier, Lane
 from ..talos.config import build
-from ..talos.documents import Document, at, fields_at, items_at, machine_document, to_yaml
 from ..talos.spec import NodeSpec
+from ..talos.template import Document, at, fields_at, items_at, machine_document, to_yaml
 from ..talos.validation.validate import check
 from .kubelet.cloud_config import UNIT, Boot, boot, cloud_init, mesh_environment
 from .user_data import pack

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import typing as t
 
@@ -224,3 +225,38 @@ def _without(text: str) -> str:
         if start >= 0 and piece.startswith(text[start:]):
             text = text[:start] + kept
     return text
+
+
+# ---- third-party libraries, imported when first used. A module must be importable without them (documentation tools and sanity checks do
+# that), a missing one must be named with its remedy, and an unused one must not cost start-up time. Usage: ``httpx = lazy("httpx")``
+
+
+class _Lazy:
+    def __init__(self, name: str, package: str) -> None:
+        self._name = name
+        self._package = package
+
+    def __getattr__(self, attribute: str) -> t.Any:
+        try:
+            module = importlib.import_module(self._name)
+        except ImportError as error:
+            raise MissingLibrary(
+                f"The Python library {self._package} is needed and could not be imported: {error}.",
+                remedy=f"Install it into the interpreter that runs the module: pip install {self._package}.",
+                library=self._package,
+            ) from error
+        return getattr(module, attribute)
+
+
+def lazy(name: str, package: str = "") -> t.Any:
+    """A stand-in for the module ``name`` that imports it at the first use. ``package`` is its name on the package index."""
+    return _Lazy(name, package or name.partition(".")[0])
+
+
+def is_there(package: str) -> bool:
+    """Whether an optional library can be imported."""
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        return False
+    return True

@@ -25,8 +25,7 @@ from urllib.parse import quote, urlsplit
 
 from . import errors
 from .clock import Clock, SystemClock, compare
-from .errors import SIGN, note_detail
-from .lazy_import import lazy
+from .errors import SIGN, lazy, note_detail
 from .rate_limit import RateLimiter, RetryPolicy, is_rate_limited, resend
 from .redact import redact, redact_all
 

@@ -11,7 +11,7 @@ import functools
 import typing as t
 from pathlib import Path
 
-from .lazy_import import lazy
+from .errors import lazy
 
 if t.TYPE_CHECKING:
     import yaml

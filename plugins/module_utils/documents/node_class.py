@@ -14,15 +14,15 @@ import typing as t
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from ..model import CloudChoice, Hub, Machine, MeshChoice, NodeClass, Quality
+from ..core.errors import InvalidInput
+from ..model import CloudChoice, Hub, Machine, MeshChoice, NodeClass, Quality, SpendingBudget
 from ..planner.offers import gpu_models
-from ..planner.provisioning import wireguard_addresses, wireguard_rules
+from ..planner.provisioning import reservations, wireguard_rules
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
-from ..providers.webhook.targets import LINK_LOCAL, is_link_local
-from ..units.networks import Network, lies_in
-from .budgets import budget
-from .faults import unknown_field, validator
-from .origins import allowed_namespaces
+from ..providers.webhook.machines import LINK_LOCAL, is_link_local
+from ..units.calendar import zone
+from ..units.values import Network, lies_in, parse_money
+from .faults import allowed_namespaces, unknown_field, validator
 from .reading import Reader
 
 OWN_MACHINES = "webhook"
@@ -305,7 +305,7 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
         mtu=wish.get("mtu", 1420),
         keepalive=reader.duration(wish.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
     )
-    some_node = wireguard_addresses.end_of(wireguard_hub, f"{network[-2]}/{network.prefixlen}", "")
+    some_node = reservations.end_of(wireguard_hub, f"{network[-2]}/{network.prefixlen}", "")
     for field, what in wireguard_rules.hub_faults(some_node):
         reader.fault(f"{_HERE}.{_FIELDS[field]}", what)
     return wireguard_hub
@@ -319,10 +319,7 @@ def _network(text: str, field: str, reader: Reader) -> Network | None:
         return None
 
 
-Spec = t.Mapping[str, t.Any]
-
-
-# ---- what a class says of the hosts it wants and of prices by auction: shares, and the wishes of planner/offers/host_quality.py
+# ---- what a class says of the hosts it wants and of prices by auction: shares, and the wishes of planner/offers/requirements.py
 
 _SHARE = re.compile(r"(\d{1,3}) ?%?|(\d{1,3}\.\d+) ?%")  # 0.95 without a sign would be read as less than one per cent
 
@@ -360,3 +357,46 @@ def share(value: t.Any, path: str, reader: Reader, *, most: int) -> Decimal | No
         reader.fault(path, f'{value!r} is no share from 0% to {most}%. Write text like "10%", or a whole number of per cent.')
         return None
     return number / 100
+
+
+# ---- ``spec.budget`` of a class, a pool or a request: what may be spent in a day, a week or a month
+
+BUDGETS_PATH = "spec.budget"
+
+
+def budget(spec: Spec, reader: Reader) -> SpendingBudget | None:
+    """The budget of a document; None when it names none, or a faulty one."""
+    wish = spec.get("budget")
+    if wish is None:
+        return None
+    time_zone = wish.get("timeZone")
+    for field, check in (("amount", lambda: _dollars(wish["amount"])), ("timeZone", lambda: zone(time_zone or "UTC"))):
+        try:
+            check()
+        except InvalidInput as error:
+            reader.fault(f"{BUDGETS_PATH}.{field}", str(error))
+            return None
+    return budget_of(wish["period"], wish["amount"], time_zone, wish.get("softPercent"), wish.get("action"))
+
+
+def budget_of(period: str, amount: t.Any, time_zone: str | None, soft_percent: int | None, action: str | None) -> SpendingBudget:
+    """A budget of its parts, None = the usual. InvalidInput for an amount or a time zone that is none."""
+    dollars = _dollars(amount)
+    zone(time_zone or "UTC")
+    return SpendingBudget(
+        period=period,
+        amount=dollars,
+        time_zone=time_zone or "UTC",
+        soft_percent=Decimal(80 if soft_percent is None else soft_percent),
+        action=action or "stop_launch",
+    )
+
+
+def _dollars(amount: t.Any) -> Decimal:
+    dollars = parse_money(amount)
+    if dollars == 0:
+        raise InvalidInput("A budget of 0 lets nothing be launched.", remedy="Give an amount above 0, or leave the budget out.")
+    return dollars
+
+
+Spec = t.Mapping[str, t.Any]

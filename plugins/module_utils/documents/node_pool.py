@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
+from decimal import Decimal
 
-from ..model import CloudChoice, Machine, NodeClass, Pool, Requirement
+from ..core.errors import InvalidInput
+from ..model import Calendar, CloudChoice, DisruptionBudget, Machine, NodeClass, Pool, Requirement, Window
 from ..model.labels import (
     CLUSTER_LABEL,
     DISRUPTED_TAINT,
@@ -26,13 +29,14 @@ from ..model.labels import (
     SPOT_LABEL,
 )
 from ..model.spec import DRAIN_TIMEOUT
+from ..planner.disruption.disruption_budgets import valid
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
-from ..talos.validation.labels import key_problem, value_problem
-from .budgets import budget
-from .disruption import calendar, disruption
-from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, own_regions, template_text
+from ..talos.validation.rules import key_problem, value_problem
+from ..units.calendar import REMEDY, parse_cron, zone
+from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, mirrors, own_regions, share, template_text
 from .reading import Reader, taints
+from .schemas import DAYS
 from .service import check_clouds, lanes, service
 
 REQUEST_NAMESPACE = "tgp-system"
@@ -258,9 +262,6 @@ def check_marks(template: Spec, reader: Reader) -> None:
         stays = {key for key, _effect in keys}
 
 
-Spec = t.Mapping[str, t.Any]
-
-
 # ---- what a pool says about machines for waiting pods (L-17)
 
 
@@ -274,3 +275,108 @@ def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
     }
+
+
+# ---- the part of a GPUNodePool that says when its nodes go by themselves: ``spec.disruption``
+
+DISRUPTION_PATH = "spec.disruption"
+UNDERUTILIZED = "WhenUnderutilized"
+_SAME = {"WhenEmpty": "WhenIdle", "WhenEmptyOrUnderutilized": UNDERUTILIZED}  # Karpenter's words
+
+
+def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str, t.Any]:
+    """The Pool's fields that ``spec.disruption`` gives, by name. ``services``: the pool runs services, which share no machine."""
+    policy = end.get("consolidationPolicy", "WhenIdle")
+    policy = _SAME.get(policy, policy)
+    if services and policy == UNDERUTILIZED:
+        reader.fault(
+            f"{DISRUPTION_PATH}.consolidationPolicy",
+            "a service has its machine to itself, so it is never underutilized. Use WhenIdle.",
+        )
+    for field in ("utilizationThreshold", "replaceCheaperPercent"):
+        if field in end and policy != UNDERUTILIZED:
+            reader.fault(f"{DISRUPTION_PATH}.{field}", f"has no effect without consolidationPolicy: {UNDERUTILIZED}. Remove it.")
+    threshold = share(end.get("utilizationThreshold"), f"{DISRUPTION_PATH}.utilizationThreshold", reader, most=100)
+    return {
+        "consolidation_policy": policy,
+        "utilization_threshold": Decimal("0.5") if threshold is None else threshold,
+        "replace_cheaper": share(end.get("replaceCheaperPercent"), f"{DISRUPTION_PATH}.replaceCheaperPercent", reader, most=100)
+        or Decimal(0),
+        "consolidate_after": reader.duration_or_never(end.get("consolidateAfter"), f"{DISRUPTION_PATH}.consolidateAfter", 600),
+        "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{DISRUPTION_PATH}.expireAfter", None),
+        "expire_jitter": _jitter(end, reader),
+        "drift_policy": end.get("driftPolicy", "Report"),
+        "gpu_loss_policy": end.get("gpuLossPolicy", "Keep"),
+        "min_age": reader.duration(end.get("minAge"), f"{DISRUPTION_PATH}.minAge", 600),
+        "idle_mode": end.get("idleMode", "workload"),
+        "disruption_budgets": tuple(
+            _budget(budget, f"{DISRUPTION_PATH}.budgets[{place}]", reader) for place, budget in enumerate(end.get("budgets", ()))
+        ),
+    }
+
+
+def _jitter(end: Spec, reader: Reader) -> Decimal:
+    if "expireJitter" in end and end.get("expireAfter", "Never") == "Never":
+        reader.fault(f"{DISRUPTION_PATH}.expireJitter", "has no effect without expireAfter. Give expireAfter, or remove it.")
+    return share(end.get("expireJitter"), f"{DISRUPTION_PATH}.expireJitter", reader, most=100) or Decimal(0)
+
+
+def _budget(spec: Spec, path: str, reader: Reader) -> DisruptionBudget:
+    nodes = str(spec["nodes"])
+    if not valid(nodes):
+        reader.fault(f"{path}.nodes", f'{nodes!r} is neither a number of nodes nor a share from 0% to 100%, like "10%".')
+    if ("schedule" in spec) != ("duration" in spec):
+        missing = "duration" if "schedule" in spec else "schedule"
+        reader.fault(f"{path}.{missing}", "is missing: a budget has both a schedule and a duration, or none of the two.")
+    if "timeZone" in spec and "schedule" not in spec:
+        reader.fault(f"{path}.timeZone", "has no effect without a schedule. Remove it.")
+    for field, read in (("schedule", parse_cron), ("timeZone", zone)):
+        try:
+            read(spec.get(field, "UTC" if field == "timeZone" else "@daily"))
+        except InvalidInput as error:
+            reader.fault(f"{path}.{field}", str(error))
+    lasts = reader.duration(spec["duration"], f"{path}.duration", 1) if "duration" in spec else None
+    if lasts == 0:
+        reader.fault(f"{path}.duration", "is 0, so the budget would never be in force.")
+    return DisruptionBudget(nodes, tuple(spec.get("reasons", ())), spec.get("schedule", ""), lasts, spec.get("timeZone", "UTC"))
+
+
+# ---- ``spec.calendar`` of a GPUNodePool, valid by its schema, as the model's Calendar
+
+CALENDAR = "spec.calendar"
+
+
+def calendar(spec: Spec | None, reader: Reader, max_nodes: int | None = None) -> Calendar | None:
+    """The pool's calendar, None without one. Faults: an unknown time zone, a window without length, a floor above ``max_nodes``, which the
+    pool may have."""
+    if spec is None:
+        return None
+    name = spec.get("timeZone", "UTC")
+    try:
+        zone(name)
+    except InvalidInput:
+        reader.fault(f"{CALENDAR}.timeZone", f"there is no time zone {name!r}. {REMEDY}")
+    for place, window in enumerate(spec["windows"]):
+        if max_nodes is not None and window.get("minNodes", 0) > max_nodes:
+            reader.fault(f"{CALENDAR}.windows[{place}].minNodes", f"{window['minNodes']} is above limits.maxNodes {max_nodes}.")
+    return Calendar(
+        name, tuple(_window(window, f"{CALENDAR}.windows[{place}]", reader) for place, window in enumerate(spec["windows"]))
+    )
+
+
+def _window(spec: Spec, path: str, reader: Reader) -> Window:
+    days = frozenset(DAYS.index(day) for day in spec.get("days", DAYS))
+    start, end = _time(spec["from"]), _time(spec["to"])
+    if start == end and spec["to"] != "24:00":
+        reader.fault(f"{path}.to", f"{spec['to']} is also when the window begins. For a whole day write from 00:00 to 24:00.")
+    stop = _time(spec["hardStop"]) if "hardStop" in spec else None
+    return Window(days, start, end, spec.get("minNodes"), stop)
+
+
+def _time(text: str) -> datetime.time:
+    """A time of day of the schema's form; 24:00 is the next day's beginning."""
+    hour, minute = (int(part) for part in text.split(":"))
+    return datetime.time(hour % 24, minute)
+
+
+Spec = t.Mapping[str, t.Any]

@@ -13,11 +13,10 @@ import typing as t
 from ..core.errors import InvalidInput
 from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
 from ..model.labels import API_VERSION
-from ..planner.provisioning.node_labels import EPHEMERAL
-from .faults import Document, DocumentOrigin, dotted, faults, validator
+from ..planner.scheduling.capacity import EPHEMERAL
+from .faults import Document, DocumentOrigin, by_origin, check_class, dotted, faults, forbidden, namespace_of, validator
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import REQUEST_NAMESPACE, node_pool, request
-from .origins import by_origin, check_class, forbidden, namespace_of
 from .reading import Fault, Reader
 from .schemas import KINDS
 

@@ -14,11 +14,10 @@ from ..core.errors import InvalidInput
 from ..model import SecretRef, Taint
 from ..model.labels import EPHEMERAL_TAINT
 from ..planner.offers import gpu_models
-from ..planner.offers.regions import misspelt_region
+from ..planner.offers.requirements import misspelt_region
 from ..planner.provisioning.limits import RESOURCE_OF_VENDOR
 from ..providers.registry import ENTRIES, canonical_cloud, cloud_suggestions
-from ..units.durations import parse_duration
-from ..units.money import parse_money
+from ..units.values import parse_duration, parse_money
 
 _AMOUNT = re.compile(r"([0-9]+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
 _MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}

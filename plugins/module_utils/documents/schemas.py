@@ -18,7 +18,7 @@ from ..model.reasons import Reason
 from ..planner.cost.budgets import ACTIONS
 from ..planner.offers.requirements import KEYS, OPERATORS
 from ..planner.scheduling.offer_selection import PACKS
-from ..units.periods import PERIODS
+from ..units.calendar import PERIODS
 
 Schema = dict[str, t.Any]
 

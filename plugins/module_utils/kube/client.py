@@ -9,6 +9,8 @@ nothing.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import builtins
 import email.utils
 import math
@@ -16,17 +18,18 @@ import threading
 import typing as t
 from datetime import datetime, timezone
 
-from ..core.errors import Forbidden, InvalidInput, NotFound, TgpError
+from ..core.errors import Conflict, Forbidden, InvalidInput, NotFound, TgpError
 from ..core.http import Answer, Api, code_and_message
 from ..core.rate_limit import RetryPolicy
-from ..core.redact import redact_all
+from ..core.redact import redact_all, register
+from ..model.labels import MANAGED_BY_LABEL
+from ..model.names import CLUSTER_ID
 from . import rbac
 from .informer import Expired, Follow, Listener, Watch
 
 T = t.TypeVar("T")
 Json = dict[str, t.Any]
 Teller = t.Callable[[str, str, t.Callable[[], t.Any]], t.Any]
-
 _PATCH = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -334,3 +337,75 @@ class Kube:
 
 def _dry(dry_run: bool) -> dict[str, str] | None:
     return {"dryRun": "All"} if dry_run else None
+
+
+# ---- the namespace that holds our records
+
+NAMESPACE = "tgp-system"
+
+
+def ensure_namespace(kube: Kube, name: str = NAMESPACE) -> bool:
+    """Make sure the namespace exists; returns whether it was created now."""
+    path = f"/api/v1/namespaces/{name}"
+    try:
+        if kube.find(path) is not None:
+            return False
+    except Forbidden:
+        pass  # somebody who may only work inside it cannot read it; creating it tells
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {MANAGED_BY_LABEL: "tgp.gpu"}},
+    }
+    try:
+        kube.create("/api/v1/namespaces", body)
+    except Conflict:
+        return False
+    return True
+
+
+# ---- the cluster id that is part of every name (L-1)
+
+
+def cluster_id(kube: Kube | None, option: str | None = None) -> str:
+    """The option if it is set (8 lower-case hex digits), else the first 8 of the UID of namespace kube-system."""
+    if option:
+        if not CLUSTER_ID.fullmatch(option):
+            raise InvalidInput(f"cluster_id {option!r} is not 8 lower-case hexadecimal digits.", remedy="For example a1b2c3d4.")
+        return option
+    if kube is None:
+        raise InvalidInput("Without a cluster to ask, cluster_id must be set.", remedy="Set it to 8 lower-case hex digits.")
+    return kube.cluster_id()
+
+
+# ---- reads one key of a Kubernetes Secret
+
+
+def read_secret(kube: Kube, namespace: str, name: str, key: str) -> str:
+    """The text of ``key`` in Secret ``namespace/name``, registered for redaction. NotFound when Secret or key is missing."""
+    path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+    try:
+        data = kube.get(path).get("data") or {}
+    except NotFound as error:
+        raise NotFound(
+            f"The Secret {namespace}/{name} does not exist.",
+            remedy=f"Create it with the key {key}, or correct the reference.",
+            service="kubernetes",
+            status=404,
+        ) from error
+    if key not in data:
+        raise NotFound(
+            f"The Secret {namespace}/{name} has no key {key}.",
+            remedy=f"Keys there: {', '.join(sorted(data)) or 'none'}.",
+            service="kubernetes",
+            status=404,
+        )
+    register(str(data[key]))
+    try:
+        text = base64.b64decode(data[key], validate=True).decode("utf-8").strip()
+    except (binascii.Error, UnicodeDecodeError, TypeError):
+        raise InvalidInput(f"The Secret {namespace}/{name}: the value of {key} is not text.") from None
+    if not text:
+        raise InvalidInput(f"The Secret {namespace}/{name}: the value of {key} is empty.")
+    register(text)
+    return text

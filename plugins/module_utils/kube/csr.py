@@ -12,8 +12,7 @@ import typing as t
 from datetime import datetime
 
 from ..core.clock import from_text, to_text
-from ..core.errors import Conflict, Forbidden, NotFound
-from ..core.lazy_import import lazy
+from ..core.errors import Conflict, Forbidden, NotFound, lazy
 from ..diagnosis.join import MADE_FOR, OTHER_NODE
 from .client import Json, Kube
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..core.errors import InvalidInput, NotFound
 from ..core.task import Task
 from ..model import Node, Taint
-from .auth.connect import connect
+from .auth.credentials import connect
 from .client import Kube
 from .nodes import change, get_node
 

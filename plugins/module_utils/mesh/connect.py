@@ -22,8 +22,7 @@ from ..model import Device, MeshKey
 from .base import DeviceMesh, NewKey
 from .headscale import Headscale
 from .tailscale.client import Tailscale
-from .tailscale.credential import ApiToken, Credential, OAuthClient, refuse_mixed_up
-from .tailscale.refusals import words
+from .tailscale.session import ApiToken, Credential, OAuthClient, refuse_mixed_up, words
 
 PUBLIC = "https://api.tailscale.com"
 _VARIABLES = {

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 
 from ..core.errors import InvalidInput, TgpError
 from ..model import Device
-from .base import DeviceMesh
-from .find import find_device
+from .base import DeviceMesh, find_device
 from .key_batch import side_by_side
 from .results import device_result
 

@@ -19,10 +19,10 @@ from ..core.http import Api, path_segment
 from ..core.redact import register
 from ..model import Device, MeshKey
 from .base import NewKey, check_expiry, check_tags, description_of
-from .tailscale import hujson, records
-from .tailscale.credential import Credential
-from .tailscale.records import moment, strings
-from .tailscale.session import Session, said_by_service
+from .tailscale import client
+from .tailscale import policy as policy_requirements
+from .tailscale.client import moment, strings
+from .tailscale.session import Credential, Session, said_by_service
 
 
 class Headscale:
@@ -96,7 +96,7 @@ class Headscale:
             register(secret)
         if not isinstance(secret, str) or not secret or not isinstance(key_id, str):
             raise self._api.bad_shape(what, "the key or its id is missing")
-        created = records.moment(made.get("createdAt")) or now
+        created = client.moment(made.get("createdAt")) or now
         if created >= end:
             raise errors.ApiError(
                 f"headscale: the key {key_id} for {node} was over when it was made: the server's clock says {to_text(created)}, "
@@ -120,7 +120,7 @@ class Headscale:
     def keys(self) -> list[MeshKey]:
         """See Mesh. Without descriptions: headscale keeps none."""
         answer = self._session.call("GET", "/preauthkey", scope="")
-        return [to_key(self._api, item) for item in records.listed(self._api, answer.json, "preAuthKeys", "GET /preauthkey")]
+        return [to_key(self._api, item) for item in client.listed(self._api, answer.json, "preAuthKeys", "GET /preauthkey")]
 
     def delete_key(self, key_id: str) -> bool:
         """See Mesh. Expires it: whether there was something to expire is looked up, since headscale says yes to any id."""
@@ -142,7 +142,7 @@ class Headscale:
     def devices(self) -> list[Device]:
         """See Mesh."""
         answer = self._session.call("GET", "/node", scope="")
-        return [device(self._api, item, "GET /node") for item in records.listed(self._api, answer.json, "nodes", "GET /node")]
+        return [device(self._api, item, "GET /node") for item in client.listed(self._api, answer.json, "nodes", "GET /node")]
 
     def device(self, device_id: str) -> Device | None:
         """See Mesh."""
@@ -194,7 +194,7 @@ def verdict(policy: str | None, tags: t.Sequence[str]) -> str:
     if policy is None:
         return f"it has no policy to be seen, so every device reaches every other and {wanted} needs no rule"
     try:
-        content = hujson.loads(policy)
+        content = policy_requirements.loads(policy)
     except ValueError as error:
         return f"its policy cannot be read ({error}), whether it knows {wanted} is not sure"
     owners = content.get("tagOwners") if isinstance(content, dict) else None

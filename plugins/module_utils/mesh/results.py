@@ -10,8 +10,7 @@ from datetime import datetime
 
 from ..core.clock import to_text
 from ..model import Device, MeshKey
-from .base import NewKey
-from .find import is_suffixed
+from .base import NewKey, is_suffixed
 
 
 def device_result(device: Device) -> dict[str, t.Any]:

@@ -9,7 +9,7 @@ import dataclasses
 import ipaddress
 from datetime import datetime
 
-from ..units.networks import lies_in
+from ..units.values import lies_in
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class Offer:
     ``min_bid`` (spot by auction): the lowest machine price per hour, without disk, that would run now. ``price_estimated``: the price is
     a published one; the true one is known only once the machine exists. ``traffic_price_gb_down`` and ``_up``: dollars per GB towards the
     machine and away from it, beside ``price_hour``; None where a cloud bills no traffic or does not tell. ``traits`` are facts about the
-    host for wishes about quality (planner/offers/host_quality.py): verified "true"/"false", cuda "12.8", inet-down Mbit/s, ports,
+    host for wishes about quality (planner/offers/requirements.py): verified "true"/"false", cuda "12.8", inet-down Mbit/s, ports,
     static-ip, duration seconds, stock.
     """
 

@@ -9,21 +9,33 @@ Nothing is connected before it is needed, so a refusal of the documents costs no
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 from datetime import datetime, timedelta
 
 from ..core.clock import Clock, others_ahead
-from ..core.progress import Progress
+from ..core.errors import InvalidInput
+from ..core.events import Events, Progress, new_run_id
+from ..core.files import events_path
+from ..core.notifications import Sender
 from ..core.task import Task
-from ..kube.client import Kube
-from ..kube.secrets import read_secret
-from ..model import NodeClass, Pool, Wishes
-from ..model.defaults import Settings
+from ..documents.node_class import budget_of
+from ..documents.parse import refuse
+from ..kube.auth.credentials import connect as connect_cluster
+from ..kube.client import Kube, cluster_id, read_secret
+from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
+from ..model import NodeClass, Pool, SpendingBudget, Wishes
+from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
+from ..model.resources import GPU_RESOURCES
 from ..model.spec import DRAIN_TIMEOUT
 from ..planner import clock_skew
 from ..providers.registry import CAPABILITIES
+from ..store.open_store import open_store
 from ..store.records import ClaimStore
-from .clients import Clients, Once
+from ..units.values import parse_money
+from .audit import KubeTeller, told_store
+from .clients import Clients, Once, notify_token
+from .documents import load
 from .records import Records
 
 
@@ -112,3 +124,108 @@ class Context:
 
     def close(self) -> None:
         self.clients.close()
+
+
+# ---- opens a :class:`Context` for a module call, cheapest checks first
+
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+def open_context(
+    task: Task, *, settings: Settings | None = None, documents_required: bool = True, strict: bool = False, read_only: bool = False
+) -> Context:
+    """Everything a fleet module works with. The documents are checked before the first call to anybody. ``read_only``: nothing is changed,
+    so nothing is written to the event log.
+
+    Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
+    what it describes, and is told in the wishes; ``strict``: it is refused, too.
+    """
+    kube = connect_cluster(task)
+    own_store = task.params.get("claim_store") == "directory"
+    kube.needs = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS))
+    wishes = load(task, kube, strict=strict)
+    if documents_required and not wishes.pools:
+        _refuse_without_pools(task, wishes, settings)
+    Sender(task)  # says what is wrong with its options
+    task.late_token = lambda: notify_token(task, kube)
+    run_id = task.params.get("run_id") or new_run_id()
+    if task.events is None and not task.check_mode and not read_only:
+        task.events = Events(events_path(task.params), task.clock, run_id, fresh=not task.params.get("run_id"), warn=task.warn)
+    progress = Progress(task.progress, task.clock, task.events)
+    store = open_store(task, kube)
+    if task.events is not None:
+        kube.teller, store = KubeTeller(task), told_store(store, task)
+    return Context(
+        task=task,
+        kube=kube,
+        store=store,
+        wishes=wishes,
+        settings=settings or settings_of(task),
+        cluster_id=cluster_id(kube, task.params.get("cluster_id")),
+        run_id=run_id,
+        progress=progress,
+    )
+
+
+def _refuse_without_pools(task: Task, wishes: Wishes, settings: Settings | None) -> None:
+    """A run that only launches has nothing to do without a pool. One that reaps has, as soon as any documents were given."""
+    if settings is not None and settings.mode in REAPING and (task.params["documents"] or task.params["documents_from_cluster"]):
+        return
+    refuse(
+        [source.problem for source in wishes.sources.values() if source.problem and not source.quiet]
+        + [sentence for sentences in wishes.faults.values() for sentence in sentences]
+    )
+    raise InvalidInput(
+        "There is no pool among the documents, so there is nothing to do.",
+        remedy=f"Give {task.called('documents')} (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
+    )
+
+
+def settings_of(task: Task) -> Settings:
+    """The rules' defaults with what the options change."""
+    params = task.params
+    total = params.get("max_hourly_total")
+    try:
+        hourly = None if total in (None, "") else parse_money(total)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"max_hourly_total {total!r} is not an amount.", remedy='Write a decimal string, for example "12.50".'
+        ) from error
+    most = params.get("max_remove_per_run")
+    if most is not None and most < 0:
+        raise InvalidInput(f"max_remove_per_run is {most}.", remedy="Give a whole number, 0 or more.")
+    remedy = "Write domain/name, for example gpu.intel.com/i915."
+    resources = _names(params, "gpu_resources", _RESOURCE, "an extended resource", remedy)
+    remedy = "Write one name for each entry. Patterns are not read."
+    namespaces = _names(params, "idle_ignore_namespaces", _NAMESPACE, "a namespace", remedy)
+    return Settings(
+        max_remove_per_run=most,
+        ignore_blocklist=bool(params.get("ignore_blocklist")),
+        allow_mass_delete=bool(params.get("allow_mass_delete")),
+        orphan_policy=params.get("orphan_policy") or "destroy",
+        report_foreign=bool(params.get("report_foreign")),
+        gpu_resources=tuple(dict.fromkeys((*GPU_RESOURCES, *resources))),
+        ignore_namespaces=tuple(dict.fromkeys((*SYSTEM_NAMESPACES, *namespaces))),
+        max_nodes_total=params.get("max_nodes_total"),
+        max_hourly_total=hourly,
+        budget=_budget(params.get("budget")),
+    )
+
+
+def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], what: str, remedy: str) -> list[str]:
+    """The names that an option lists, each in the form of ``what``."""
+    names = [entry.strip() for entry in params.get(option) or ()]
+    for name in names:
+        if not form.fullmatch(name):
+            raise InvalidInput(f"{option}: {name!r} is not the name of {what}.", remedy=remedy)
+    return names
+
+
+def _budget(wish: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
+    """The option ``budget``: what the whole cluster may cost in a period."""
+    if not wish:
+        return None
+    if not 1 <= wish["soft_percent"] <= 100:
+        raise InvalidInput(f"budget.soft_percent {wish['soft_percent']} is no share.", remedy="Give a whole number from 1 to 100.")
+    return budget_of(wish["period"], wish["amount"], wish["time_zone"], wish["soft_percent"], wish["action"])

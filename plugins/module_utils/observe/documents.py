@@ -11,8 +11,7 @@ import os
 import typing as t
 
 from ..core.clock import from_text
-from ..core.errors import ApiError, InvalidInput, NotFound
-from ..core.lazy_import import lazy
+from ..core.errors import ApiError, InvalidInput, NotFound, lazy
 from ..core.task import Task
 from ..documents.faults import Document, DocumentOrigin, line_of
 from ..documents.parse import refuse, understand

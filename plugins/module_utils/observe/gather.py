@@ -9,30 +9,35 @@ one stage run side by side. A read that fails leaves None and a sentence, never 
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import re
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..core.errors import ApiError, TgpError
+from ..core.errors import ApiError, Forbidden, InvalidInput, NotFound, TgpError
+from ..kube.client import NAMESPACE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..kube.pods import pods as read_pods
 from ..kube.services import services_of
-from ..mesh.find import find_device
+from ..mesh.base import find_device
 from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Phase, Pool, Probe, Published
 from ..model.defaults import LAUNCHING, REAPING
 from ..offers.market import CachedOffers, Quote, open_cache
-from ..planner.claims.phases import LIVE
+from ..planner.claims.record import LIVE
 from ..planner.cost.budgets import budgets
 from ..planner.disruption.consolidation import POLICY as CONSOLIDATES
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
 from ..planner.garbage_collection.termination_steps import waits
 from ..planner.offers import launch_backoff
-from ..planner.offers.query import query_of
+from ..planner.offers.ranking import query_of
 from ..planner.provisioning.service import described_pool
 from ..providers.registry import CAPABILITIES
+from ..talos.secrets import ClusterSecrets, read
+from ..talos.spec import DEFAULT_TALOS
+from .clients import unused
 from .context import Context
-from .credentials import unused
 from .probe import Prober
 
 _T = t.TypeVar("_T")
@@ -307,3 +312,82 @@ def _unclaimed(
         device = find_device(devices, hostname=name, tags=(), created_after=None).device if pool is not None else None
         if pool is not None and device is not None and device.online is not False:
             yield Target(name, pool, device, False)
+
+
+# ---- what a new machine must know of the cluster it joins
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterFacts:
+    """``endpoint`` is the API's URL as the machine reaches it; versions are plain ("1.36.3")."""
+
+    secrets: ClusterSecrets = dataclasses.field(repr=False)
+    endpoint: str
+    cluster_name: str
+    kubernetes_version: str
+    talos_version: str
+    login_server: str
+
+
+def cluster_facts(context: Context) -> ClusterFacts:
+    """Read once per call; InvalidInput names the option that is missing."""
+    return context.once("cluster_facts", lambda: _read(context))
+
+
+def _read(context: Context) -> ClusterFacts:
+    params = context.task.params
+    source = params.get("talos_secrets")
+    if not source:
+        raise InvalidInput(
+            "The cluster's Talos secrets are not given, so no machine configuration can be made.",
+            remedy="Set talos_secrets (or TGP_TALOS_SECRETS) to a secrets bundle of `talosctl gen secrets`, or to an existing worker.yaml.",
+        )
+    try:
+        secrets = read(source)
+    except InvalidInput as error:  # a name alone counts as a secret, so that the option has to be named
+        raise InvalidInput(f"talos_secrets (TGP_TALOS_SECRETS): {error}") from error
+    _refuse_another_cluster(context, secrets)
+    endpoint = params.get("control_plane_endpoint") or secrets.endpoint
+    if not endpoint:
+        raise InvalidInput(
+            "The control plane's address is not known: a secrets bundle does not contain it.",
+            remedy="Set control_plane_endpoint (or TGP_CONTROL_PLANE_ENDPOINT), for example https://100.64.0.1:6443.",
+        )
+    return ClusterFacts(
+        secrets=secrets,
+        endpoint=endpoint,
+        cluster_name=params.get("cluster_name") or secrets.cluster_name or "talos",
+        kubernetes_version=params.get("kubernetes_version") or _server_version(context),
+        talos_version=params.get("talos_version") or DEFAULT_TALOS,
+        login_server=params.get("mesh_login_server") or "",
+    )
+
+
+def _refuse_another_cluster(context: Context, secrets: ClusterSecrets) -> None:
+    """Every cluster publishes its CA in each namespace; a bundle with another one would give machines that never join."""
+    published: set[str] = set()
+    for namespace in (NAMESPACE, "default"):  # ours may not exist yet
+        try:
+            raw = context.kube.get(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
+        except (Forbidden, NotFound):
+            continue  # not published or not ours to read: nothing is known against the bundle
+        published = _certificates(str((raw.get("data") or {}).get("ca.crt", "")))
+        break
+    given = _certificates(base64.b64decode(secrets.k8s_ca_crt).decode("ascii", "replace"))
+    if published and given and not published & given:
+        raise InvalidInput(
+            "talos_secrets (TGP_TALOS_SECRETS) are those of another cluster: their Kubernetes CA is not the one of the cluster that "
+            f"{context.kube.source} leads to. Machines with these secrets would never join.",
+            remedy="Give the secrets of this cluster, or the kubeconfig of theirs.",
+        )
+
+
+def _certificates(text: str) -> set[str]:
+    """The certificates of a PEM text, each as its base64 without line ends."""
+    return {"".join(body.split()) for body in re.findall(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", text, re.S)}
+
+
+def _server_version(context: Context) -> str:
+    """A kubelet must not be newer than the API server, so the server's own version is the default."""
+    version: str = context.kube.get("/version")["gitVersion"]
+    return version.lstrip("v").partition("+")[0].partition("-")[0]

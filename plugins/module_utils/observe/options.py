@@ -9,12 +9,12 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback
 
-from ..kube.auth.connect import CLUSTER_SPEC
+from ..kube.auth.credentials import CLUSTER_SPEC
 from ..mesh.connect import MESH_SPEC
 from ..planner.cost.budgets import ACTIONS
 from ..providers.registry import CLOUDS_SPEC
 from ..store.open_store import CLAIMS_SPEC
-from ..units.periods import PERIODS
+from ..units.calendar import PERIODS
 
 DOCUMENTS_SPEC: dict[str, t.Any] = dict(
     documents=dict(type="list", elements="raw", default=[]),

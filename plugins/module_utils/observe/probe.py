@@ -8,13 +8,12 @@ from __future__ import annotations
 import subprocess
 import typing as t
 
-from ..core.errors import ApiError, InvalidInput, Unreachable
+from ..core.errors import ApiError, InvalidInput, Unreachable, lazy
 from ..core.http import Answer, Api
-from ..core.lazy_import import lazy
 from ..core.rate_limit import RetryPolicy
 from ..core.redact import program_environment
 from ..core.task import Task
-from ..documents.origins import is_allowed
+from ..documents.faults import is_allowed
 from ..model import Device, Pool, Probe, ServiceSpec
 from ..planner.provisioning.service_endpoints import address_of
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from ..core.clock import Clock, from_text, to_text
 from ..core.errors import BadShape, InvalidInput, TgpError
 from ..model import Claim, Instance, Ledger, MadeToken
-from ..planner.cost.ledger import read_ledger
+from ..planner.cost.cost import read_ledger
 from ..planner.garbage_collection.ownership import Owner, Ownership, Store, claimed, generations_of, owner_of, remembered
 from ..planner.offers import launch_backoff
 from ..providers.registry import CAPABILITIES

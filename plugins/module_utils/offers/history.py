@@ -22,8 +22,7 @@ from datetime import datetime, timedelta
 
 from ..core.clock import from_text, to_text
 from ..core.errors import BadShape, InvalidInput, NotFound
-from ..kube.client import Json, Kube
-from ..kube.namespace import NAMESPACE, ensure_namespace
+from ..kube.client import NAMESPACE, Json, Kube, ensure_namespace
 from ..model import Offer
 from ..model.labels import MANAGED_BY_LABEL, PRICES_LABEL
 from ..planner.cost.price_history import FIELDS, Line, lowest

@@ -13,12 +13,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.clock import to_text
-from ..core.progress import render
+from ..core.events import render
 from ..model import Offer
 from ..planner.cost.price_history import FIELDS, SPANS, Line, Trend, change
 from ..planner.cost.traffic import Assumption, of_offer
 from ..providers.results import exact, offer_result
-from ..units.money import print_money
+from ..units.values import print_money
 
 FORMATS = ("table", "json", "csv")
 COLUMNS = (

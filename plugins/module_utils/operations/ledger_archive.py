@@ -14,11 +14,10 @@ from datetime import timedelta
 
 from ..core.errors import Conflict, InvalidInput
 from ..core.task import Task
-from ..observe.context import Context
-from ..observe.open_context import open_context
-from ..planner.cost.ledger import closing_keys, ended_before
+from ..observe.context import Context, open_context
+from ..planner.cost.cost import closing_keys, ended_before
 from ..store.records import LedgerPart, encode, ledger_key
-from ..units.durations import print_time
+from ..units.values import print_time
 
 SHORTEST = 35  # days; budgets count this month, and WireGuard hubs hear of what was closed in the last 30 days
 Line = dict[str, t.Any]

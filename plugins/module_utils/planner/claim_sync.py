@@ -10,9 +10,8 @@ import typing as t
 from datetime import datetime, timezone
 
 from ..model import Claim, InstanceState, Node, Phase, Pod
-from .claims.phases import LIVE, ORDER, advance
-from .claims.recovery import Recovery, recovery
-from .cluster_state import Situation
+from .claims.record import LIVE, ORDER, advance
+from .cluster_state import Recovery, Situation, recovery
 from .cost import cost
 from .disruption import emptiness
 from .provisioning.registration import is_stale, not_initialized

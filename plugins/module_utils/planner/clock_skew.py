@@ -9,7 +9,7 @@ import typing as t
 
 from ..model import Claim, Phase
 from ..model.reasons import Reason
-from ..units.durations import print_duration
+from ..units.values import print_duration
 
 if t.TYPE_CHECKING:  # a drain asks only how wrong a clock may be, and needs nothing of a plan
     from .plan_builder import Draft

@@ -17,9 +17,8 @@ from ..model.defaults import MODES, REAPING, Settings
 from ..model.reasons import ActionKind, Reason
 from . import clock_skew, notices
 from .claim_sync import settle
-from .claims import damaged
 from .cluster_state import Situation
-from .cost import budget_enforcement
+from .cost import budgets
 from .disruption import consolidation, drift, forced_disruption, idleness, interruption, voluntary
 from .garbage_collection import auxiliary_resources, document_gone, orphans
 from .plan_builder import Draft
@@ -114,9 +113,9 @@ def _unread_nodes(run: Run) -> None:
 
 
 def _budgets(run: Run) -> None:
-    purses = budget_enforcement.purses_of(run.draft, run.unclaimed)
-    budget_enforcement.tell(run.draft, purses)
-    budget_enforcement.act(run.draft, purses)
+    purses = budgets.purses_of(run.draft, run.unclaimed)
+    budgets.tell(run.draft, purses)
+    budgets.act(run.draft, purses)
 
 
 def _joins(run: Run) -> None:
@@ -339,7 +338,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass("joins", _joins, ("autoscale",), after=("scale-up", "consolidation"), why="machines that end are not joined"),
     # ---- what people are told
-    Pass("damaged-claims", lambda run: damaged.tell(run.draft), MODES, blind=MODES),
+    Pass("damaged-claims", lambda run: notices.tell(run.draft), MODES, blind=MODES),
     Pass("document-faults", lambda run: document_gone.tell(run.draft), _WRITING, blind=_WRITING),
     Pass("unread-sources", _unread_sources, MODES, blind=MODES),
     Pass("blocked-pools", _blocked_pools, MODES, blind=MODES),

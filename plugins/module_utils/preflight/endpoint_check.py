@@ -18,12 +18,11 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from ..core.errors import InvalidInput
-from ..core.lazy_import import lazy
+from ..core.errors import InvalidInput, lazy
 from ..model import NodeClass
 from ..providers.base import CloudCheck
 from ..talos.api.peer import MESH
-from ..units.networks import Network
+from ..units.values import Network
 
 if t.TYPE_CHECKING:
     from cryptography import x509

@@ -11,11 +11,10 @@ from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput, TgpError
 from ..mesh.base import DeviceMesh
-from ..mesh.tailscale.policy_report import PolicyReport, report
-from ..mesh.tailscale.policy_requirements import PolicyWish
+from ..mesh.tailscale.policy import PolicyReport, PolicyWish, report
 from ..model import Device, Lane, NodeClass
-from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
+from ..observe.gather import cluster_facts
 from ..planner.offers.ranking import accepted_lanes
 from ..providers.base import CloudCheck
 from ..providers.registry import CAPABILITIES

@@ -8,10 +8,18 @@ What a failed create call means is said the same way for every cloud, by the fun
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import typing as t
+from urllib.parse import urlsplit
+
+from ansible.module_utils.basic import env_fallback
 
 from ..core import errors
-from ..model import Capability, Extra, Instance, LaunchRequest, Offer, OfferQuery
+from ..core.http import Api
+from ..core.task import Task
+from ..model import Capability, CloudChoice, Extra, Instance, LaunchRequest, Offer, OfferQuery
+from .webhook.machines import is_loopback
 
 EVERYTHING = OfferQuery()
 
@@ -120,3 +128,171 @@ def invalid_launch(cloud: str, problem: str, remedy: str = "") -> errors.LaunchR
 def certainly_not_made(error: errors.ApiError) -> bool:
     """Whether the failed call made nothing for sure: the cloud takes no calls now (429), or was never reached."""
     return isinstance(error, (errors.RateLimited, errors.Unreachable))
+
+
+# ---- lists of what a cloud sells: an entry that cannot be read is left out with a warning, because nobody has to rent it. Lists of
+# machines are never read so. An entry that is not understood there may be a machine of ours that costs money
+
+_SHOWN = 3
+_E = t.TypeVar("_E")
+_R = t.TypeVar("_R")
+Warn = t.Callable[[str], None]
+
+
+def silent(_text: str) -> None:
+    """For callers that show no warnings."""
+
+
+def once(warn: Warn) -> Warn:
+    """``warn`` that says each sentence once: a market is read for auction and on demand, and again before a launch."""
+    said: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            warn(text)
+
+    return tell
+
+
+def readable(service: str, entries: t.Iterable[_E], read: t.Callable[[_E], _R], warn: Warn) -> list[_R]:
+    """``read(entry)`` for all entries that can be read. When none of them can, the first BadShape is raised: then the service has changed, and
+    an empty market would be a wrong answer."""
+    found: list[_R] = []
+    problems: dict[str, errors.BadShape] = {}
+    for entry in entries:
+        try:
+            found.append(read(entry))
+        except errors.BadShape as error:
+            problems.setdefault(str(error.details.get("why") or error.message), error)
+    if problems and not found:
+        raise next(iter(problems.values()))
+    if problems:
+        shown = "; ".join(list(problems)[:_SHOWN])
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        several = len(problems) > 1
+        warn(
+            f"{service}: {len(problems)} {'entries' if several else 'entry'} of what it offers cannot be read and "
+            f"{'are' if several else 'is'} left out: {shown}{more}."
+        )
+    return found
+
+
+# ---- reading a list to its end. Half a list, or one that never ends, must not be taken for the truth
+
+_MOST = 1000
+
+
+def walk(api: Api, what: str, read: t.Callable[[str | None], tuple[list[t.Any], str | None]]) -> list[t.Any]:
+    """Everything of all pages. ``read(cursor)`` gives a page and the next cursor, None = it was the last. BadShape when a cursor comes
+    again or the pages do not end."""
+    found: list[t.Any] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _page in range(_MOST):
+        items, cursor = read(cursor)
+        found += items
+        if cursor is None:
+            return found
+        if cursor in seen:
+            raise api.bad_shape(what, "its pages go round in a circle")
+        seen.add(cursor)
+    raise api.bad_shape(what, "its pages do not end")
+
+
+# ---- what a cloud's file says of itself (``ENTRY``), so that nothing else has to be changed when a cloud is added
+
+NodeReady = t.Callable[[str], "bool | None"]
+Spec = dict[str, t.Any]
+
+
+class Wanted(t.NamedTuple):
+    """What a connector is given: the call, a credential found elsewhere, the class's entry, and how to ask for a Node.
+
+    ``node_ready`` and ``in_flight`` concern own machines only (webhook/cloud.py)."""
+
+    task: Task
+    credential: str | None = None
+    choice: CloudChoice | None = None
+    node_ready: NodeReady | None = None
+    in_flight: t.Mapping[str, str] | None = None
+
+    def setting(self, name: str) -> t.Any:
+        """What the class says under this cloud, None = nothing."""
+        return self.choice.settings.get(name) if self.choice else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One cloud. ``spec`` are its module options (every one with its environment variables as fallback), ``key`` names the one that
+    holds the credential. ``settings`` are JSON schemas of what a class may say under ``providers[].settings``. ``aliases`` are other
+    spellings of its name. ``regions``: its own words (lower case) to standard regions, where they do not say it themselves.
+    ``configured`` tells whether anything of it was given; default: its key was.
+    """
+
+    facts: Capability
+    connect: t.Callable[[Wanted], Cloud]
+    spec: Spec
+    key: str = ""
+    aliases: tuple[str, ...] = ()
+    settings: t.Mapping[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
+    regions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    configured: t.Callable[[Task], bool] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.facts.cloud
+
+    def variables(self, name: str) -> tuple[str, ...]:
+        """The environment variables that stand for an option."""
+        fallback = self.spec[name].get("fallback")
+        return tuple(fallback[1]) if fallback else ()
+
+    def option(self, task: Task, name: str) -> str | None:
+        """An option's value, else that of its environment variables (a call that lacks the option has no fallback of its own). The line
+        end that a key from a file brings along is none of it."""
+        given = (task.params.get(name), *(os.environ.get(variable) for variable in self.variables(name)))
+        return next((found for value in given if value and (found := str(value).strip())), None)
+
+    def address(self, task: Task, name: str, usual: str) -> str:
+        """Where its API is: option ``name``, its environment variables, else ``usual``. InvalidInput for more than scheme, host and port, and
+        for plain http to another machine: every call carries the key."""
+        given = self.option(task, name)
+        if not given:
+            return usual
+        try:
+            parts = urlsplit(given)
+        except ValueError:
+            return given  # whoever opens it says what is wrong
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            host = parts.netloc.rpartition("@")[2]
+            raise errors.InvalidInput(
+                f"{name} must be scheme, host and port, got an address with a path or a query.",
+                remedy=f"Write {parts.scheme}://{host}; the paths of {self.name}'s API are added.",
+            )
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise errors.InvalidInput(
+                f"{name} leads to {parts.scheme}://{parts.netloc.rpartition('@')[2]}, and the API key would cross the network in clear text.",
+                remedy="Use https. Plain http is for this machine alone (127.0.0.1, ::1 or localhost).",
+            )
+        return given
+
+    def is_configured(self, task: Task) -> bool:
+        return self.configured(task) if self.configured else bool(self.option(task, self.key))
+
+    def credential(self, wanted: Wanted) -> str:
+        """The key: option, environment, or found elsewhere. Unauthorized names everything that was looked at."""
+        key = self.option(wanted.task, self.key) or wanted.credential
+        if key:
+            return key
+        variables = " or ".join(self.variables(self.key))
+        raise errors.Unauthorized(
+            f"{self.name}: no API key is given.",
+            remedy=f"Set the environment variable {variables}, the option {self.key}, or credentialsRef of the class.",
+            service=self.name,
+        )
+
+
+def text_option(*variables: str, **more: t.Any) -> Spec:
+    """The argument spec of a text option with environment variables as fallback."""
+    return {"type": "str", "fallback": (env_fallback, list(variables)), **more}

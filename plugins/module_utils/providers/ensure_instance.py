@@ -23,7 +23,7 @@ from ..core.task import Task
 from ..model import Instance, InstanceState, LaunchRequest, Offer
 from ..planner.garbage_collection.ownership import made_here
 from ..planner.offers.ranking import price_verdict
-from ..units.money import print_money
+from ..units.values import print_money
 from .base import Cloud
 from .launch_engine import LOOK_UP_INTERVAL, LaunchCandidate, LaunchEngine, oldest_first
 from .launch_record import Launch, LaunchRecord

@@ -14,10 +14,9 @@ import typing as t
 from ..core import errors
 from ..core.task import Task
 from ..model import Capability, CloudChoice
-from .base import Cloud
+from .base import Cloud, Entry, NodeReady, Wanted
 from .lambda_ import cloud as lambda_cloud
 from .paperspace import cloud as paperspace_cloud
-from .provider import Entry, NodeReady, Wanted
 from .runpod import cloud as runpod_cloud
 from .vast import cloud as vast_cloud
 from .webhook import cloud as webhook_cloud

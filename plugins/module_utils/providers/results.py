@@ -15,8 +15,8 @@ from decimal import Decimal
 from ..core.clock import to_text
 from ..core.errors import InvalidInput, LaunchRefused
 from ..model import Instance, InstanceState, LaunchRequest, Offer
-from ..planner.offers.regions import misspelt_region, region_matches, standard_region
-from ..units.money import print_money
+from ..planner.offers.requirements import misspelt_region, region_matches, standard_region
+from ..units.values import print_money
 
 
 def _money(amount: Decimal | None) -> str | None:

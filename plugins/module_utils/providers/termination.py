@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from ..core import errors
 from ..core.task import Task
 from ..model import Instance, InstanceState
-from ..units.money import print_money
+from ..units.values import print_money
 from .base import Cloud
 from .results import instance_result
 

@@ -10,7 +10,7 @@ import re
 import typing as t
 from decimal import Decimal
 
-from ..core.lazy_import import is_there, lazy
+from ..core.errors import is_there, lazy
 from .svg import SERIES, dearest, series_colour
 from .text import cents
 

@@ -11,9 +11,9 @@ from decimal import Decimal
 from html import escape
 
 from ..core.clock import to_text
-from ..planner.cost.ledger import NOTHING, add_up
+from ..planner.cost.cost import NOTHING, add_up
 from ..planner.cost.spend_report import USES, Report, table_of_days
-from ..units.periods import period_of, zone
+from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
 from .svg import series_colour

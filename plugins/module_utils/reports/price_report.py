@@ -15,11 +15,11 @@ from decimal import Decimal
 from ..core.errors import InvalidInput, TgpError
 from ..core.files import replace, state_folder
 from ..core.task import Task
-from ..kube.auth.connect import connect as connect_cluster
+from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube
 from ..model import CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Wishes
 from ..model.defaults import PRICE_TTL, Settings
-from ..observe.credentials import cloud_credential, unused
+from ..observe.clients import cloud_credential, unused
 from ..observe.documents import load
 from ..offers.history import ConfigMapHistory, FolderHistory, History, lines_of, oldest_needed
 from ..offers.listing import as_csv, as_json, gib, history_csv, rejections, row, table, trend_row, trend_table
@@ -27,15 +27,13 @@ from ..offers.market import CachedOffers, Quote, open_cache
 from ..planner.cost.price_history import Trend, break_even_hours, trends
 from ..planner.cost.traffic import Assumption
 from ..planner.offers import gpu_models, launch_backoff
-from ..planner.offers.query import query_of
-from ..planner.offers.ranking import lane_of, offer_key, select
-from ..planner.offers.regions import misspelt_region, region_matches
-from ..planner.offers.requirements import is_model
+from ..planner.offers.ranking import lane_of, offer_key, query_of, select
+from ..planner.offers.requirements import is_model, misspelt_region, region_matches
 from ..providers.query_all import chosen, each, failures
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..providers.registry import connect as connect_cloud
 from ..store.open_store import open_store
-from ..units.money import parse_money, print_money
+from ..units.values import parse_money, print_money
 
 NO_LANE = "no accepted lane"  # of fleet.offers.REASONS
 

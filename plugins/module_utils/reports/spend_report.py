@@ -13,17 +13,16 @@ from ..core.errors import InvalidInput
 from ..core.files import replace
 from ..core.task import Task
 from ..model import Ledger
-from ..observe.context import Context
-from ..observe.open_context import open_context
+from ..observe.context import Context, open_context
 from ..operations.ledger_archive import read_archive
-from ..planner.cost.ledger import books, read_ledger
+from ..planner.cost.cost import books, read_ledger
 from ..planner.cost.spend_report import report
 from ..providers.registry import CAPABILITIES
 from ..store.records import ledger_key
-from ..units.durations import parse_time
-from ..units.periods import period_of, zone
+from ..units.calendar import period_of, zone
+from ..units.values import parse_time
 from .page import page
-from .spend_summary import spending
+from .status import spending
 from .text import as_csv, data, table
 
 FORMATS = ("table", "json", "csv", "html")

@@ -11,11 +11,11 @@ import typing as t
 from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
-from ..core.progress import render
+from ..core.events import render
 from ..planner.cost.spend_report import Report
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
-from ..units.money import print_money
-from .spend_summary import sentences
+from ..units.values import print_money
+from .status import sentences
 
 WAYS = {"use": "use", "pool": "pool", "cloud": "cloud", "model": "model", "end": "end", "day": "day"}
 WORDS = {

@@ -11,12 +11,11 @@ import typing as t
 
 from ..core.clock import to_text
 from ..core.errors import InvalidInput
-from ..core.progress import render
+from ..core.events import render
 from ..core.task import Task
 from ..model import Observation
-from ..observe.context import Context
+from ..observe.context import Context, open_context
 from ..observe.gather import gather
-from ..observe.open_context import open_context
 from ..planner.garbage_collection.ownership import Store, claimed, owner_of
 from ..providers.registry import CAPABILITIES
 from ..store.records import encode

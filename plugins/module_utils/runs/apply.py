@@ -9,12 +9,11 @@ import typing as t
 from datetime import datetime
 
 from ..core.errors import InvalidInput
-from ..core.progress import render
+from ..core.events import render
 from ..core.task import Task
 from ..model.defaults import LAUNCHING
-from ..observe.context import Context
-from ..observe.open_context import open_context
-from ..observe.open_context import settings_of as options_of
+from ..observe.context import Context, open_context
+from ..observe.context import settings_of as options_of
 from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import read_plan
 from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, CheckedPlan, StepCheck, check_plan, settings_of, wishes_of
@@ -23,8 +22,7 @@ from ..planner.plans.saved_plan import SavedPlan
 from ..planner.plans.view import summary
 from ..preflight.preflight import after_preflight, nothing_could_join
 from ..providers.registry import CAPABILITIES
-from ..units.durations import parse_time
-from ..units.money import print_money
+from ..units.values import parse_time, print_money
 from .plan import RENTS, Sight, diff_of, locked, result_of
 
 _COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}

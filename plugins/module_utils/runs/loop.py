@@ -21,9 +21,9 @@ from ..core.errors import InvalidInput, TgpError
 from ..core.redact import begin_generation
 from ..core.run_step import RunPart
 from ..core.task import Run, Task, execute
-from ..kube.auth.connect import connect
+from ..kube.auth.credentials import connect
 from ..observe.cluster_watch import Attention
-from ..observe.open_context import settings_of
+from ..observe.context import settings_of
 from ..observe.options import FLEET_SPEC
 from ..planner.scheduling.triggers import Watcher
 from .loop_output import Teller, under_way

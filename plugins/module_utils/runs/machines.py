@@ -11,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..core.clock import to_text
 from ..core.errors import LockLost
-from ..core.progress import render
+from ..core.events import render
 from ..core.task import Task
 from ..model import Claim, Phase
-from ..observe.context import Context
-from ..observe.open_context import open_context
+from ..observe.context import Context, open_context
 from ..operations.join.csr_approval import admit, complete_ones
 from ..operations.join.node import Joined, join_all
 from ..operations.join.node_sync import Drifted, drifted_nodes, repair_all

@@ -9,7 +9,7 @@ import typing as t
 
 from ..core.errors import NotFound, TimedOut
 from ..core.task import Task
-from ..kube.auth.connect import connect
+from ..kube.auth.credentials import connect
 from ..kube.drain.drain import DrainOptions, Target, drain
 from ..kube.nodes import get_node
 from ..model.labels import DISRUPTED_TAINT

@@ -9,7 +9,7 @@ import collections
 import typing as t
 
 from ..core.task import Task
-from ..kube.auth.connect import connect
+from ..kube.auth.credentials import connect
 from ..kube.nodes import nodes
 from ..kube.pods import is_gpu, pods
 from ..model import Node, Pod

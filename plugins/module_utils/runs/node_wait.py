@@ -18,7 +18,7 @@ from ..diagnosis.facts import Findings
 from ..diagnosis.rules import Diagnosis, diagnose
 from ..diagnosis.view import screen
 from ..kube import csr
-from ..kube.auth.connect import connect
+from ..kube.auth.credentials import connect
 from ..kube.client import Kube
 from ..kube.wait import Expected, NodeOutcome, is_older, wait_for
 from ..model import Node

@@ -10,15 +10,14 @@ import typing as t
 from datetime import datetime
 
 from ..core.errors import ApiError, InvalidInput, Locked, TgpError
-from ..core.progress import render
+from ..core.events import render
 from ..core.task import Task
-from ..kube.namespace import ensure_namespace
+from ..kube.client import ensure_namespace
 from ..model import Action, Observation, OffersNotRead, Plan, Pool, Wishes
 from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
-from ..observe.context import Context
+from ..observe.context import Context, open_context, settings_of
 from ..observe.gather import gather, with_offers
-from ..observe.open_context import open_context, settings_of
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
 from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import write_plan

@@ -16,10 +16,8 @@ from ..core.errors import Forbidden, InvalidInput, TimedOut
 from ..core.task import Task
 from ..kube import csr
 from ..model import Claim, Lane, Phase
-from ..observe.context import Context
-from ..observe.open_context import open_context
-from ..operations.launch.enrollment import enrol
-from ..operations.launch.payload import node_spec
+from ..observe.context import Context, open_context
+from ..operations.launch.payload import enrol, node_spec
 from ..operations.launch.wireguard_peers import hubs_of
 from ..planner.claims.record import class_of, in_force
 from ..planner.provisioning.registration import deadline

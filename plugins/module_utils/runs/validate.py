@@ -9,23 +9,21 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from ..core.errors import InvalidInput, TgpError
-from ..core.progress import render
+from ..core.events import render
 from ..core.task import Task
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
 from ..model import CloudChoice, NodeClass, Pool, Wishes
-from ..observe.cluster_facts import cluster_facts
-from ..observe.context import Context
-from ..observe.credentials import unused
+from ..observe.clients import unused
+from ..observe.context import Context, open_context
 from ..observe.documents import load
-from ..observe.open_context import open_context
+from ..observe.gather import cluster_facts
 from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 from ..preflight.endpoint_check import check_endpoint
 from ..preflight.policy_check import check_policy
-from ..preflight.preflight import check_clock, check_mesh, check_rights, makes_nodes, template_faults
+from ..preflight.preflight import check_clock, check_mesh, check_rights, check_services, makes_nodes, service_pools, template_faults
 from ..preflight.render_check import rehearsal_faults
-from ..preflight.service_check import check_services, service_pools
 from ..providers.base import CloudCheck
 from ..providers.registry import ENTRIES
 from ..providers.registry import connect as connect_cloud

@@ -11,8 +11,7 @@ import threading
 import typing as t
 
 from ..core.errors import ApiError, BadShape, Conflict, LostAnswer, NotFound, ServerError
-from ..kube.client import Json, Kube
-from ..kube.namespace import NAMESPACE, ensure_namespace
+from ..kube.client import NAMESPACE, Json, Kube, ensure_namespace
 from ..model import Claim, DamagedClaim
 from ..model.labels import CLAIM_LABEL, LEDGER_LABEL, MANAGED_BY_LABEL, NODEPOOL_LABEL, STATE_LABEL
 from ..model.names import label_value

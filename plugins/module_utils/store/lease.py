@@ -11,8 +11,7 @@ from datetime import datetime, timezone
 
 from ..core.clock import Clock, from_text
 from ..core.errors import Conflict, Locked, LockLost, NotFound
-from ..kube.client import Json, Kube
-from ..kube.namespace import NAMESPACE, ensure_namespace
+from ..kube.client import NAMESPACE, Json, Kube, ensure_namespace
 from ..model.labels import OWNER_PROCESS_ANNOTATION
 from ..planner.run_lock import Reading, decide
 from .lock_file import Process, alive, from_record

@@ -13,8 +13,7 @@ import typing as t
 from ..core.errors import InvalidInput
 from ..core.files import state_folder
 from ..core.task import Task
-from ..kube.client import Kube
-from ..kube.namespace import cluster_id
+from ..kube.client import Kube, cluster_id
 from ..model import Claim
 from .configmap import ConfigMapStore
 from .directory import DirectoryStore

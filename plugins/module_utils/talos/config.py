@@ -18,12 +18,10 @@ from ..model.names import label_value
 from ..planner.offers.gpu_models import canonical
 from ..planner.provisioning import wireguard_rules
 from . import patches, wireguard
-from .documents import Document, at, fields_at, items_at, machine_document, of_kind, parse
 from .images.nvidia import Generation, generation, kernel_modules, mismatches
-from .spec import NodeSpec
-from .template import render
-from .validation.labels import may_set
-from .versions import minor, plain
+from .spec import NodeSpec, minor, plain
+from .template import Document, at, fields_at, items_at, machine_document, of_kind, parse, render
+from .validation.rules import may_set
 from .wireguard import held_of
 
 TAILNET = "100.64.0.0/10"

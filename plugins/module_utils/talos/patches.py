@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from ..core.errors import InvalidInput
-from .documents import Document, parse
+from .template import Document, parse
 
 DELETE = "$patch"
 _REPLACED = {

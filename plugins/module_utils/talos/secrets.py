@@ -14,7 +14,7 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..core.redact import register
-from .documents import at, machine_document, parse
+from .template import at, machine_document, parse
 
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"

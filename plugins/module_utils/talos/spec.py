@@ -6,15 +6,50 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ..core.redact import register
 from ..model import Labels, Lane, MeshChoice, Taint
 from ..model.mesh import Tunnel
 from ..planner.offers import gpu_models
-from ..planner.provisioning.node_labels import EPHEMERAL, INITIALIZING
+from ..planner.scheduling.capacity import EPHEMERAL, INITIALIZING
 from .secrets import ClusterSecrets
-from .versions import DEFAULT_KUBERNETES, DEFAULT_TALOS, plain
+
+# ---- which Talos runs which Kubernetes, and version texts as numbers
+
+# Talos minor -> lowest and highest Kubernetes minor its kubelet may have (support matrix of the Talos documentation).
+KUBERNETES: dict[tuple[int, int], tuple[int, int]] = {
+    (1, 10): (28, 33),
+    (1, 11): (29, 34),
+    (1, 12): (30, 35),
+    (1, 13): (31, 36),
+    (1, 14): (32, 37),
+}
+OLDEST = (1, 10)
+DEFAULT_TALOS = "1.13.9"
+DEFAULT_KUBERNETES = "1.36.3"
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?")
+
+
+def minor(version: str) -> tuple[int, int] | None:
+    """``(major, minor)`` of "v1.13.9" or "1.13", None when it is no version."""
+    match = _VERSION.fullmatch(version.strip())
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def plain(version: str) -> str:
+    """Without the leading v."""
+    return version.strip().removeprefix("v")
+
+
+def tag_of(image: str) -> str:
+    """The tag of an image reference, "" when it has none (a digest does not count)."""
+    last = image.partition("@")[0].rsplit("/", 1)[-1]
+    return last.partition(":")[2]
+
+
+# ---- everything one node's configuration is made from
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

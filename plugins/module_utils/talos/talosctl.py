@@ -12,8 +12,8 @@ import typing as t
 
 from ..core.errors import InvalidInput, TimedOut
 from ..core.redact import program_environment, redact
-from .documents import Document, to_yaml
-from .versions import minor
+from .spec import minor
+from .template import Document, to_yaml
 
 _SECONDS = 30
 

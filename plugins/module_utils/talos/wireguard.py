@@ -9,10 +9,9 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..model.mesh import Tunnel
-from .documents import Document, at, items_at, of_kind
-from .spec import NodeSpec
+from .spec import NodeSpec, minor
+from .template import Document, at, items_at, of_kind
 from .validation.wireguard_rules import overlaps
-from .versions import minor
 
 KIND = "WireguardConfig"
 _KEPT = (

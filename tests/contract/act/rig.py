@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 
 from sandbox import strangers

@@ -15,7 +15,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import add_up
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.traffic import HOUR_GB, ONCE_GB
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod import records as runpod_records
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import records as vast_records

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import add_up
 from ansible_collections.tgp.gpu.plugins.module_utils.reports import charts as report_charts
 from ansible_collections.tgp.gpu.plugins.module_utils.reports import page as report_page
 from ansible_collections.tgp.gpu.plugins.module_utils.reports import svg

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.open_context import settings_of
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import settings_of
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import RUN_SPEC
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 

@@ -174,7 +174,7 @@ class WebhookStand(Stand):
         machines = groups_from_values({"nodeGroups": self.groups(status=changes.pop("status", True))})
         clock = changes.pop("clock", self.world.clock)
         # here, as the old plugins against which tests/red.py plays have no such file
-        from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.targets import origin
+        from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import origin
 
         hosts = changes.pop("key_hosts", {origin(self.base)})
         return WebhookCloud(machines, auth_value=key, key_hosts=hosts, transport=self.transport, clock=clock, **changes)

@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import failure
 from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, LaunchRequest, Machine, Offer
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.targets import origin
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import origin
 
 from sandbox.clock import SimClock
 

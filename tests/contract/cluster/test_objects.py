@@ -23,10 +23,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import (
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, cluster_id, ensure_namespace, read_secret
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import evict
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.namespace import cluster_id, ensure_namespace
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
     advertise,
     annotate,
@@ -41,7 +40,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import pods
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right, of_call
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.secrets import read_secret
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
 from sandbox.kube import pki

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden, ServerError
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Evidence, Expected, NodeOutcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Node

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, redact
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import find_device
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.connect import Undecided, spoken
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.headscale import Headscale
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale.client import Tailscale
 from ansible_collections.tgp.gpu.plugins.modules import tailscale_device, tailscale_key

@@ -14,8 +14,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, redact
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import description_of
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import description_of, find_device
 
 from sandbox.tailnet import HEADSCALE, JoinRefused
 from sandbox.tailnet_policy import Policy

@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
 from sandbox.world import Machine
 

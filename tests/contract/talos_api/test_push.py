@@ -16,7 +16,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.api import machine as machine_api
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import to_yaml
 from ansible_collections.tgp.gpu.plugins.modules import talos_machine_info, talos_push
 from hyperframe.frame import GoAwayFrame, PingFrame
 

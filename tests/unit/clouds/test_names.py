@@ -9,7 +9,11 @@ import pathlib
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.regions import misspelt_region, region_matches, standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirements import (
+    misspelt_region,
+    region_matches,
+    standard_region,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from hypothesis import given
 from hypothesis import strategies as st

@@ -16,13 +16,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core import errors, redact
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, InstanceState, Lane, Machine
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Wanted
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.provider import Wanted
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
 
 DUMMY = """
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import NothingBeside
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.provider import Entry, text_option
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Entry, text_option
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, noted
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.regions import standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirements import standard_region
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.api import Windows, explain
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.cloud import ENTRY, FACTS
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.records import Kind, gpu_of, marks_of, stamp, to_instance

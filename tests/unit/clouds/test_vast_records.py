@@ -17,7 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, InstanceState, Lane, OfferQuery
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.regions import standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirements import standard_region
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import gpu_names
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.api import explain

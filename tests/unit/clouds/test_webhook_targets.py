@@ -17,10 +17,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import und
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, Machine, SecretRef
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import groups_from_values
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.targets import (
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import (
     Origin,
     faults,
+    groups_from_values,
     is_link_local,
     is_loopback,
     listed,

@@ -24,8 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth import credentials
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access, validity
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access, connect, validity
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.kubeconfig import find, in_cluster
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import subprocess
 import types
 import typing as t
@@ -41,17 +42,17 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.observe import credentials, documents
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.cluster_facts import ClusterFacts
+from ansible_collections.tgp.gpu.plugins.module_utils.observe import clients, context
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import Context
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.gather import ClusterFacts
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.probe import Prober
-from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import enrollment, payload, wireguard_peers
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import payload, wireguard_peers
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import node_labels, wireguard_addresses
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import reservations
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
@@ -314,13 +315,13 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
     """A context that knows a cluster and reads Secrets that tell their names; ``sent`` gets what the mesh is asked for."""
     facts = ClusterFacts(make().secrets, "https://100.64.0.1:6443", "home", "1.36.3", "1.13.6", "")
     monkeypatch.setattr(payload, "cluster_facts", lambda _context: facts)
-    for module in (payload, documents, credentials):
+    for module in (payload, context, clients):
         monkeypatch.setattr(module, "read_secret", lambda _kube, *place: f"machine: {{from: {'/'.join(place)}}}")
-    monkeypatch.setattr(enrollment, "make_token", lambda *_given, **_more: Token("abcdef", "", None, "0123456789abcdef"))
-    monkeypatch.setattr(enrollment, "take_back_all", recorder([]))
+    monkeypatch.setattr(payload, "make_token", lambda *_given, **_more: Token("abcdef", "", None, "0123456789abcdef"))
+    monkeypatch.setattr(payload, "take_back_all", recorder([]))
     monkeypatch.setattr(wireguard_peers, "generate", lambda: (PRIVATE, PUBLIC))
     key = types.SimpleNamespace(id="k", secret="tskey-auth-k-s", created=THURSDAY)
-    return types.SimpleNamespace(
+    world = types.SimpleNamespace(
         cluster_id=CLUSTER,
         task=types.SimpleNamespace(params={}),
         once=lambda _key, read: read(),
@@ -331,6 +332,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
         store=types.SimpleNamespace(claims=list),
         clients=types.SimpleNamespace(mesh=lambda: types.SimpleNamespace(keys=tuple, create_key=recorder(sent, key))),
     )
+    world.template_of = functools.partial(Context.template_of, world)
+    return world
 
 
 def rendered(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]:
@@ -348,19 +351,19 @@ def rendered(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.An
         one = claim(f"tgp-{CLUSTER}-base-00001", Phase.PENDING, **facts)
         notes: Json = {}
         try:
-            enrolment = enrollment.enrol(context, one, bootable, notes.update)
+            enrolment = payload.enrol(context, one, bootable, notes.update)
             given = payload.payload_for(context, one, rented, dataclasses.replace(pool, lanes=()), bootable, enrolment)
             yield lane, notes, given.text, given.environment, given.container
         except InvalidInput as error:
             yield lane, notes, str(error)
         yield (
-            node_labels.node_labels(one, pool, CLUSTER),
-            node_labels.node_annotations(one, pool),
+            capacity.node_labels(one, pool, CLUSTER),
+            capacity.node_annotations(one, pool),
             Context.drain_timeout(context, pool),
         )
     yield sent
     if node_class.mesh.hub is not None:
-        yield [wireguard_addresses.draw(node_class.mesh.hub, (), f"node-{number}") for number in range(4)]
+        yield [reservations.draw(node_class.mesh.hub, (), f"node-{number}") for number in range(4)]
     for choice in node_class.clouds:
         yield from _of_cloud(context, node_class, choice)
     if pool.idle_probe is not None and pool.service is not None:
@@ -369,7 +372,7 @@ def rendered(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.An
 
 def _of_cloud(context: t.Any, node_class: NodeClass, choice: CloudChoice) -> t.Iterator[t.Any]:
     if choice.credentials is not None:
-        yield credentials.cloud_credential(context.task, context.kube, choice.cloud, choice)
+        yield clients.cloud_credential(context.task, context.kube, choice.cloud, choice)
     if choice.cloud == "lambda":
         settings = {"sshKey": "theirs", **node_class.settings_of("lambda")}
         request = LaunchRequest(f"tgp-{CLUSTER}-base-00001", offer(), settings=settings)

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Machine, Placement, Requirement
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import taints
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import taints
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.node_affinity import against_taints
 
 Json = dict[str, t.Any]

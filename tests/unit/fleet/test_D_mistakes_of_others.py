@@ -30,13 +30,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import advance
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import advance
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import is_gpu
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.pending_pods import demand
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import parse_money, print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import parse_money, print_money
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
 from .pods import GPU, waiting

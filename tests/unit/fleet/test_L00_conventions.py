@@ -10,8 +10,14 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.units.durations import parse_duration, parse_time, print_duration, print_time
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import parse_money, print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import (
+    parse_duration,
+    parse_money,
+    parse_time,
+    print_duration,
+    print_money,
+    print_time,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

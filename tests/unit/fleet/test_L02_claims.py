@@ -24,9 +24,15 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Offer,
     Phase,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import IllegalTransition, advance, counts, legal
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.recovery import Instances, recovery
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import (
+    IllegalTransition,
+    advance,
+    counts,
+    from_record,
+    legal,
+    to_record,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Instances, recovery
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, emptiness, idleness
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
 from .build import NOON, at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 

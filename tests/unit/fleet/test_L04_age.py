@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.spec import DRAIN_TI
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, drain_rules, expiration
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
 from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 

@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Pha
 from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBudget as Budget
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.disruption_budgets import Count, Room, allowed, room, valid
-from ansible_collections.tgp.gpu.plugins.module_utils.units import cron, periods
+from ansible_collections.tgp.gpu.plugins.module_utils.units import calendar
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,13 +124,13 @@ def test_L06_a_schedule_follows_its_time_zone() -> None:
 
 def _due(text: str, where: tzinfo, since: datetime, now: datetime) -> list[datetime]:
     """The minutes (UTC) after ``since`` up to ``now`` at which a schedule of that length would have begun."""
-    schedule, minute = cron.parse_cron(text), timedelta(minutes=1)
+    schedule, minute = calendar.parse_cron(text), timedelta(minutes=1)
     moments = (since + place * minute for place in range(1, int((now - since) / minute) + 1))
-    return [moment for moment in moments if cron.active(schedule, where, minute, moment)]
+    return [moment for moment in moments if calendar.active(schedule, where, minute, moment)]
 
 
 def test_L06_the_two_days_of_changing_clocks() -> None:
-    berlin = periods.zone("Europe/Berlin")
+    berlin = calendar.zone("Europe/Berlin")
     spring, autumn = (utc("2026-03-29 00:00"), utc("2026-03-29 12:00")), (utc("2026-10-25 00:00"), utc("2026-10-25 12:00"))
     assert _due("30 2 * * *", berlin, *spring) == [utc("2026-03-29 01:00")]  # there is no 02:30: at 03:00, when the gap ends
     assert _due("30 2 * * *", berlin, *autumn) == [utc("2026-10-25 00:30")]  # there are two: at the first
@@ -138,16 +138,16 @@ def test_L06_the_two_days_of_changing_clocks() -> None:
 
 
 def test_L06_a_schedule_is_in_force_through_the_repeated_hour() -> None:
-    berlin, lasts = periods.zone("Europe/Berlin"), timedelta(hours=1)
-    schedule = cron.parse_cron("30 2 * * *")
+    berlin, lasts = calendar.zone("Europe/Berlin"), timedelta(hours=1)
+    schedule = calendar.parse_cron("30 2 * * *")
     inside = [utc("2026-10-25 00:30"), utc("2026-10-25 00:59"), utc("2026-10-25 01:10"), utc("2026-10-25 01:29")]
-    assert all(cron.active(schedule, berlin, lasts, moment) for moment in inside)
+    assert all(calendar.active(schedule, berlin, lasts, moment) for moment in inside)
     outside = [utc("2026-10-25 00:29"), utc("2026-10-25 01:30"), utc("2026-10-25 01:45"), utc("2026-10-25 02:10")]
-    assert not any(cron.active(schedule, berlin, lasts, moment) for moment in outside)
+    assert not any(calendar.active(schedule, berlin, lasts, moment) for moment in outside)
 
 
 def test_L06_a_schedule_may_last_over_midnight_and_over_days() -> None:
-    weekend = cron.parse_cron("0 18 * * 5")
+    weekend = calendar.parse_cron("0 18 * * 5")
     for moment, expected in (
         ("2026-08-21 17:59", False),
         ("2026-08-21 18:00", True),
@@ -155,7 +155,7 @@ def test_L06_a_schedule_may_last_over_midnight_and_over_days() -> None:
         ("2026-08-24 05:59", True),
         ("2026-08-24 06:00", False),
     ):
-        assert cron.active(weekend, UTC, timedelta(hours=60), utc(moment)) is expected
+        assert calendar.active(weekend, UTC, timedelta(hours=60), utc(moment)) is expected
 
 
 @pytest.mark.parametrize(
@@ -165,17 +165,17 @@ def test_L06_a_schedule_may_last_over_midnight_and_over_days() -> None:
 )  # fmt: skip
 def test_L06_what_is_no_schedule(text: str) -> None:
     with pytest.raises(InvalidInput):
-        cron.parse_cron(text)
+        calendar.parse_cron(text)
 
 
 @given(st.text("0123456789*/,-#LW@ AFJMNORSTUafjmnorstu²", max_size=24))
 def test_L06_any_text_is_a_schedule_or_a_refusal(text: str) -> None:
     with contextlib.suppress(InvalidInput):
-        cron.active(cron.parse_cron(text), UTC, timedelta(hours=1), NOON)
+        calendar.active(calendar.parse_cron(text), UTC, timedelta(hours=1), NOON)
 
 
 def test_L06_words_and_names_of_days_and_months() -> None:
-    assert cron.parse_cron("@daily") == cron.parse_cron("0 0 * * *")
+    assert calendar.parse_cron("@daily") == calendar.parse_cron("0 0 * * *")
     week = (utc("2026-02-28 00:00"), utc("2026-03-08 00:00"))  # from a Saturday
     for text, same in (
         ("0 9 * JAN-Mar mon-FRI", "0 9 * 1-3 1-5"),
@@ -188,7 +188,7 @@ def test_L06_words_and_names_of_days_and_months() -> None:
         assert _due(text, UTC, *week) == _due(same, UTC, *week) != []
     assert _due("0 0 29 2 *", UTC, utc("2028-02-28 00:00"), utc("2028-03-01 00:00")) == [utc("2028-02-29 00:00")]
     with pytest.raises(InvalidInput):
-        periods.zone("Mars/Olympus")
+        calendar.zone("Mars/Olympus")
 
 
 def _numbers(low: int, high: int) -> st.SearchStrategy[frozenset[int] | None]:
@@ -207,7 +207,7 @@ def test_L06_a_schedule_is_in_force_after_each_minute_that_fits(
     text = " ".join("*" if field is None else ",".join(map(str, sorted(field))) for field in fields)
     now, length = utc("2026-01-01 00:00") + timedelta(minutes=minutes), timedelta(minutes=lasts)
     try:
-        schedule = cron.parse_cron(text)
+        schedule = calendar.parse_cron(text)
     except InvalidInput:
         assert fields[4] is None and fields[2] is not None and min(fields[2]) > 29  # no month has the day
         return
@@ -219,7 +219,7 @@ def test_L06_a_schedule_is_in_force_after_each_minute_that_fits(
         return minute and hour and month and (day or weekday if either else day and weekday)
 
     expected = any(fits(now - timedelta(minutes=place)) for place in range(lasts))
-    assert cron.active(schedule, UTC, length, now) is expected
+    assert calendar.active(schedule, UTC, length, now) is expected
 
 
 # ---- in a plan

@@ -22,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import l
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
 

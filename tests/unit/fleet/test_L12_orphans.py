@@ -27,10 +27,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import INSTANCE_ID_LABEL
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.mass_deletion_guard import allowed
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import node_labels
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 
 from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes
 from .build import pod as a_pod
@@ -153,12 +152,12 @@ def test_L12_O2_labels_of_a_node_in_use_stay_as_they_are(spot: bool, told: bool)
     """A claim made anew says of the machine what the lost one said: pods choose nodes by these labels."""
     rented = offer(spot=spot, cloud="vast", gpu_memory_mib=24564)
     lost = claim(offer=rented, instance_id="i-1")
-    marked = node(labels=node_labels.node_labels(lost, pool(), CLUSTER))
+    marked = node(labels=capacity.node_labels(lost, pool(), CLUSTER))
     facts: dict[str, t.Any] = {"spot": spot, "region": "us-west-1", "instance_type": "gpu_1x"} if told else {}
     machine = instance(cloud="vast", id="i-1", **facts)
     found = decide(seen(clouds={"vast": CloudView((machine,), ())}, nodes=(marked,)))
     adopted = one(found, "update").claim
-    assert adopted is not None and node_labels.node_labels(adopted, pool(), CLUSTER) == marked.labels
+    assert adopted is not None and capacity.node_labels(adopted, pool(), CLUSTER) == marked.labels
 
 
 def test_L12_O2_is_expected_to_show_all_slices() -> None:

@@ -25,7 +25,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Requirement,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import host_quality, launch_backoff
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff, requirements
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import (
     REASONS,
     Selection,
@@ -298,10 +298,10 @@ def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_lit
         return offer(traits=rest, reliability=facts.get("reliability"))
 
     wanted = Quality(**known)
-    assert host_quality.unmet(host(enough), wanted) == ""
-    assert host_quality.unmet(host(too_little), wanted) == wish
-    assert host_quality.unmet(host({}), wanted) == wish
-    assert host_quality.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
+    assert requirements.unmet(host(enough), wanted) == ""
+    assert requirements.unmet(host(too_little), wanted) == wish
+    assert requirements.unmet(host({}), wanted) == wish
+    assert requirements.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
     assert choose(host({}), made=node_class(quality=wanted)).rejected == {"lambda/g-0.42": "quality"}
 
 
@@ -334,7 +334,7 @@ def test_L13_hosts_of_nodes_at_vast_are_good_ones_unless_something_else_is_said(
         return select([host], pool(lanes=lanes), made, registry.CAPABILITIES, Settings(), NOON)
 
     assert (bool(chosen().candidates), list(chosen().rejected.values())) == (taken, [] if taken else ["quality"])
-    assert bool(chosen(Lane.SERVICE).candidates) == host_quality.good_enough(host, wanted)
+    assert bool(chosen(Lane.SERVICE).candidates) == requirements.good_enough(host, wanted)
     assert registry.CAPABILITIES["vast"].node_quality == Quality(min_reliability=Decimal("0.95"), min_bandwidth=200)
 
 
@@ -348,7 +348,7 @@ def test_L13_a_host_that_leaves_before_the_pool_would_let_go_is_not_taken(told: 
 
 
 def test_L13_without_wishes_nothing_is_asked_of_a_host() -> None:
-    assert choose(offer()).candidates and host_quality.unmet(offer(traits=HOST), Quality()) == ""
+    assert choose(offer()).candidates and requirements.unmet(offer(traits=HOST), Quality()) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Attempt, Claim, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.recovery import recovery
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import recovery
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 
 from .build import CAPABILITIES, at, claim, decide, instance, of, offer, one, seen, wishes

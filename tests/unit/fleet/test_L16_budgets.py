@@ -14,10 +14,16 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Ledger, LedgerLine, Phase, Plan, SpendingBudget
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.budgets import open_purses, outlook
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up, between, books, read_ledger, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import (
+    add_up,
+    between,
+    books,
+    ledger_line,
+    read_ledger,
+    read_line,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.price_history import break_even_hours
-from ansible_collections.tgp.gpu.plugins.module_utils.units.periods import days_between, period_of
+from ansible_collections.tgp.gpu.plugins.module_utils.units.calendar import days_between, period_of
 from hypothesis import given
 from hypothesis import strategies as st
 

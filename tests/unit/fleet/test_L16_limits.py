@@ -24,10 +24,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, cost
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, cost, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.limits import may_switch, reserved, room
-from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
 from .pods import waiting

@@ -14,8 +14,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, LedgerLine
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger, read_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import report
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.traffic import Assumption, Estimate, of_lines, of_offer
 from ansible_collections.tgp.gpu.plugins.module_utils.reports.text import data, table

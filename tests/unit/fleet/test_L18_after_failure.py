@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import voluntary
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import backoff_after_block
 

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim, Observation, Plan, Wishes
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import counts
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import (
     CheckedPlan,

@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Plan,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import counts
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership, ownership_of
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -29,7 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Pod,
     Toleration,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import EPHEMERAL
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import EPHEMERAL
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
 from .pods import GPU, waiting

@@ -23,7 +23,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import wireguard_addresses
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import reservations
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,8 +42,8 @@ def peered(number: int, address: str, key: str = "k", **facts: t.Any) -> Claim:
 @given(st.lists(st.integers(2, 254), unique=True, max_size=253), st.text("abcdef0123456789", min_size=5, max_size=5))
 def test_S3_39_no_address_is_given_twice(numbers: list[int], rand: str) -> None:
     claims = [peered(number, f"10.77.0.{number}") for number in numbers]
-    drawn = wireguard_addresses.draw(HUB, claims, f"tgp-a1b2c3d4-p-{rand}")
-    assert wireguard_addresses.free(HUB, claims) == 253 - len(numbers)
+    drawn = reservations.draw(HUB, claims, f"tgp-a1b2c3d4-p-{rand}")
+    assert reservations.free(HUB, claims) == 253 - len(numbers)
     if len(numbers) == 253:
         assert drawn == ""
     else:
@@ -54,17 +54,15 @@ def test_S3_39_no_address_is_given_twice(numbers: list[int], rand: str) -> None:
 
 def test_S3_39_a_part_of_the_network_is_kept_to() -> None:
     hub = dataclasses.replace(HUB, addresses="10.77.0.128/25")
-    drawn = {wireguard_addresses.draw(hub, (), f"tgp-a1b2c3d4-p-{number:05d}") for number in range(50)}
+    drawn = {reservations.draw(hub, (), f"tgp-a1b2c3d4-p-{number:05d}") for number in range(50)}
     assert len(drawn) > 25, "where the search begins is told by the name"
     assert all(ipaddress.ip_interface(one).ip in ipaddress.ip_network("10.77.0.128/25") and one.endswith("/24") for one in drawn)
-    assert wireguard_addresses.free(hub, [peered(2, "10.77.0.2"), peered(3, "10.77.0.200")]) == 126
+    assert reservations.free(hub, [peered(2, "10.77.0.2"), peered(3, "10.77.0.200")]) == 126
 
 
 def test_S3_39_addresses_of_version_six() -> None:
     hub = dataclasses.replace(HUB, network="fd77::/64", address="fd77::1", addresses="fd77::/64", allowed=("fd77::/64",))
-    assert ipaddress.ip_interface(wireguard_addresses.draw(hub, [peered(2, "10.77.0.2")], "x")).ip in ipaddress.ip_network(
-        "fd77::/64"
-    )
+    assert ipaddress.ip_interface(reservations.draw(hub, [peered(2, "10.77.0.2")], "x")).ip in ipaddress.ip_network("fd77::/64")
 
 
 def test_S3_39_own_machines_take_no_addresses() -> None:
@@ -100,13 +98,13 @@ def test_S3_39_nothing_is_launched_beyond_the_addresses() -> None:
 def test_S3_39_hubs_are_told_of_every_machine_that_may_still_run() -> None:
     going = peered(3, "10.77.0.3", phase=Phase.TERMINATING)
     claims = [going, peered(2, "10.77.0.2"), peered(4, "10.77.0.4", key=""), peered(5, "10.78.0.5", host="hub-2"), claim()]
-    first, second = wireguard_addresses.hubs([HUB], claims)
+    first, second = reservations.hubs([HUB], claims)
     assert (first.host, [name for name, _peer in first.peers]) == ("hub-1", ["tgp-a1b2c3d4-p-00002", "tgp-a1b2c3d4-p-00003"])
     assert (second.host, [peer.address for _name, peer in second.peers]) == ("hub-2", ["10.78.0.5/24"])
 
 
 def test_S3_39_a_hub_that_has_no_machine_any_more_is_told_so_and_one_kept_by_hand_is_not() -> None:
-    (only,) = wireguard_addresses.hubs([HUB, dataclasses.replace(HUB, host="")], [peered(2, "10.77.0.2", host="")])
+    (only,) = reservations.hubs([HUB, dataclasses.replace(HUB, host="")], [peered(2, "10.77.0.2", host="")])
     assert (only.host, only.peers) == ("hub-1", ())
 
 
@@ -120,7 +118,7 @@ def test_S3_39_a_hub_that_has_no_machine_any_more_is_told_so_and_one_kept_by_han
     ],
 )
 def test_S3_39_an_address_is_kept_while_it_is_of_the_hub(peer: Peer, fits: bool) -> None:
-    assert wireguard_addresses.fits(HUB, peer) is fits
+    assert reservations.fits(HUB, peer) is fits
 
 
 def test_S3_39_the_record_of_a_claim_keeps_its_peer_and_older_ones_have_none() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Node, Pod, Taint
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import INITIALIZING
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import INITIALIZING
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.triggers import (
     NODES_ASKING,
     NODES_IDLE,

@@ -11,8 +11,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, Lane, OfferQuery, Pool, Requirement
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.query import query_of
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import select
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import query_of, select
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,8 +12,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Lane, LedgerLine, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up, live_line, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import add_up, ledger_line, live_line, read_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import phases, report, table_of_days
 from hypothesis import given
 from hypothesis import strategies as st

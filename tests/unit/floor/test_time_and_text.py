@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import FileClock, from_environment, from_text, to_text
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ServerError
-from ansible_collections.tgp.gpu.plugins.module_utils.core.events import Events
-from ansible_collections.tgp.gpu.plugins.module_utils.core.progress import Progress, render
+from ansible_collections.tgp.gpu.plugins.module_utils.core.events import Events, Progress, render
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Feed
 
 from sandbox.clock import SimClock

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical, schematic_id
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical_text, schematic_id
 from ansible_collections.tgp.gpu.plugins.modules import talos_boot_media
 
 from sandbox import image_factory
@@ -31,7 +31,7 @@ def factory() -> httpx.Client:
     """A factory that knows one schematic, with an argument of its own."""
     transport = httpx.WSGITransport(app=image_factory.app(World(SimClock(speed=2000.0))))
     client = httpx.Client(transport=transport, base_url="https://factory.test")
-    client.post("/schematics", content=canonical(SCHEMATIC)).raise_for_status()
+    client.post("/schematics", content=canonical_text(SCHEMATIC)).raise_for_status()
     return client
 
 

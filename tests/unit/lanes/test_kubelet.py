@@ -16,8 +16,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script i
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane, MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import parse
 
 from tests.fixtures.talos_nodes import BUNDLE, CONFIG, NODE_KEY, NODE_TOKEN, make, pem
 

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical, schematic_id
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical_text, schematic_id
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import to_yaml
 
 from sandbox.payload import Refused
 from sandbox.talos_boot import OwnMachine
@@ -82,7 +82,7 @@ def test_the_arguments_of_a_schematic_do_the_same_by_themselves(
 ) -> None:
     arguments = boot_media(config_url="https://boot.example.com/config?uuid=${uuid}")["kernel_args"]
     schematic = {"customization": {"extraKernelArgs": arguments}}
-    service.factory.post("/schematics", content=canonical(schematic)).raise_for_status()
+    service.factory.post("/schematics", content=canonical_text(schematic)).raise_for_status()
     boot_media(forms=["ipxe"], schematic_id=schematic_id(schematic))
     service.by_uuid[MACHINE.uuid] = METAL.encode()
     script = (tmp_path / "boot" / "talos.ipxe").read_text()

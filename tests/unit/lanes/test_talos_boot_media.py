@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.talos.boot_media import own_script
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import to_yaml
 
 from tests.fixtures.talos_nodes import make
 

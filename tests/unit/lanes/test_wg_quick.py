@@ -14,7 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_co
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Carrier, Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import machine_document
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import machine_document
 from test_bootstrap import CARRIED, STEPS, Machine
 from test_kubelet import files_of, settings
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh import device_batch
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device, is_suffixed
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import find_device, is_suffixed
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Device
 
 MADE = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)  # when the key was made

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import description_of
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale import hujson, records
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale import client, policy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,13 +72,13 @@ def test_descriptions_are_unique(names: list[str]) -> None:
     ],
 )
 def test_two_readers_of_policies_agree(text: str) -> None:
-    assert hujson.loads(text) == tailnet_policy.parse(text)
+    assert policy.loads(text) == tailnet_policy.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a": "x', "/* no end", '{"a" 1}', "<html>"])
 def test_what_is_no_policy_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        hujson.loads(text)
+        policy.loads(text)
 
 
 JSON = st.recursive(
@@ -93,8 +93,8 @@ def test_every_json_is_hujson(value: t.Any, indent: t.Any) -> None:
     import json
 
     text = json.dumps(value, indent=indent)
-    assert hujson.loads(text) == value
-    assert hujson.loads(f"/* a */ {text} // b") == value
+    assert policy.loads(text) == value
+    assert policy.loads(f"/* a */ {text} // b") == value
 
 
 # ---- devices
@@ -119,20 +119,20 @@ JOINED = {"nodeId": "n1", "hostname": "h", "addresses": ["100.64.0.1"], "created
     ],
 )
 def test_online(item: dict[str, t.Any], online: bool | None) -> None:
-    assert records.device(API, item, "GET").online is online
+    assert client.device(API, item, "GET").online is online
 
 
 def test_missing_fields_are_tolerated_and_the_zero_time_is_none() -> None:
-    device = records.device(API, {"id": "7", "hostname": "h", "expires": "0001-01-01T00:00:00Z", "tags": None}, "GET")
+    device = client.device(API, {"id": "7", "hostname": "h", "expires": "0001-01-01T00:00:00Z", "tags": None}, "GET")
     assert (device.id, device.tags, device.expires, device.key_expiry_disabled, device.authorized) == ("7", (), None, None, True)
 
 
 def test_problems_are_named() -> None:
     item = {**JOINED, "tailnetLockError": "not signed", "authorized": False, "multipleConnections": True}
-    problem = records.device(API, item, "GET").problem
+    problem = client.device(API, item, "GET").problem
     assert all(word in problem for word in ("not signed", "approval", "copied"))
 
 
 def test_revoked_key_is_invalid_whatever_it_says() -> None:
-    assert records.key({"id": "k1", "revoked": "2026-11-20T10:00:00Z", "invalid": False}).invalid is True
-    assert records.key({"id": "k1"}).invalid is None
+    assert client.read_key({"id": "k1", "revoked": "2026-11-20T10:00:00Z", "invalid": False}).invalid is True
+    assert client.read_key({"id": "k1"}).invalid is None

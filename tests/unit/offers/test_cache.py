@@ -22,8 +22,15 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, explain
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Offer, OfferQuery
 from ansible_collections.tgp.gpu.plugins.module_utils.offers import market as caches
-from ansible_collections.tgp.gpu.plugins.module_utils.offers.market import Cache, ConfigMapCache, FolderCache
-from ansible_collections.tgp.gpu.plugins.module_utils.offers.record import OfferReading, key_of, pack, unpack
+from ansible_collections.tgp.gpu.plugins.module_utils.offers.market import (
+    Cache,
+    ConfigMapCache,
+    FolderCache,
+    OfferReading,
+    key_of,
+    pack,
+    unpack,
+)
 
 from sandbox.clock import SimClock
 from sandbox.kube import KubeApi

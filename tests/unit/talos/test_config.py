@@ -12,9 +12,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, MeshChoice, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.model.names import label_value
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import WORKER, build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import at, of_kind, parse, to_yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.labels import EFFECTS, key_problem, may_set, value_problem
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import at, of_kind, parse, to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.rules import EFFECTS, key_problem, may_set, value_problem
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 from hypothesis import given
 from hypothesis import strategies as st

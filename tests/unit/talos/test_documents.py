@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse, to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import parse, to_yaml
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.gpu_models import known, vendor
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import at
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images import nvidia
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.extensions import disagreements
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import (
@@ -20,6 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import
     driver_for,
     mismatches,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import at
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 
 from tests.fixtures.talos_nodes import make

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build, mirror_problems
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, of_kind
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import Document, at, of_kind
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 
 from tests.fixtures.talos_nodes import make

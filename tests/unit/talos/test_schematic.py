@@ -9,7 +9,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.factory import computed
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.image_choice import ordered_schematic
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import ordered_schematic
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import gpu_schematic, schematic_id
 
 from sandbox.image_factory import app

@@ -15,8 +15,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import p
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import WORKER, build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.image_choice import image_problems
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import image_problems
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import (
     MISSING_TEMPLATE,
     check,

@@ -14,7 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.wireguard_rules import endpoint_of, is_key, problems
 from ansible_collections.tgp.gpu.plugins.module_utils.preflight.render_check import endpoint_problem
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, of_kind, to_yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import Document, at, of_kind, to_yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check, template_problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.wireguard import link
 

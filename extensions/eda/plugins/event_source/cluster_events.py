@@ -86,7 +86,7 @@ def _attention(queue: asyncio.Queue, args: dict[str, Any], loop: asyncio.Abstrac
     """What watches, and what closes its connections."""
     _find_collection()
     from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
-    from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+    from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
     from ansible_collections.tgp.gpu.plugins.module_utils.observe.cluster_watch import Attention
     from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.triggers import Patience, Watcher
 

@@ -19,7 +19,7 @@ from ...core.rate_limit import RetryPolicy
 from ...core.redact import register
 from ...core.task import Task
 from ...talos.images.factory import PUBLIC, Images, images
-from ...talos.versions import DEFAULT_TALOS, OLDEST, minor, plain
+from ...talos.spec import DEFAULT_TALOS, OLDEST, minor, plain
 from .config_volume import NETWORK_FILE, Seed, command, image, metal_iso, nocloud, same_image
 from .configurations import GivenConfig, given_config
 from .kernel_arguments import METAL_ISO, arguments, config_argument, joined, plain_http

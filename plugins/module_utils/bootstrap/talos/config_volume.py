@@ -11,9 +11,8 @@ import re
 import shlex
 import typing as t
 
-from ...core.errors import InvalidInput
-from ...core.lazy_import import lazy
-from ...talos.documents import Document, parse, to_yaml
+from ...core.errors import InvalidInput, lazy
+from ...talos.template import Document, parse, to_yaml
 from .configurations import GivenConfig
 from .kernel_arguments import METAL_ISO
 

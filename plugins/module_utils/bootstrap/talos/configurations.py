@@ -12,7 +12,7 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.redact import register
-from ...talos.documents import Document, at, machine_document, parse
+from ...talos.template import Document, at, machine_document, parse
 from ...talos.validation.validate import MODES, check
 from ..payload import boot_mode
 

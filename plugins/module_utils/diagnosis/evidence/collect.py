@@ -18,11 +18,12 @@ from ...model import Claim, Device, Lane
 from ...observe.context import Context
 from ...planner.claims.record import mesh_tags
 from ...planner.cost.cost import claim_cost
-from ...planner.provisioning import limits, node_labels
+from ...planner.provisioning import limits
 from ...planner.provisioning.registration import is_stale
+from ...planner.scheduling import capacity
 from ...providers.registry import CAPABILITIES
-from ...talos.images.image_choice import ordered_schematic
-from ...talos.versions import DEFAULT_TALOS
+from ...talos.images.nvidia import ordered_schematic
+from ...talos.spec import DEFAULT_TALOS
 from ..facts import Findings, JoinRequest
 from ..rules import Diagnosis, diagnose
 from ..view import screen, steps_of
@@ -227,10 +228,10 @@ class _Collector:
             "pods_read": pods_read or None,
             "events": events,
             "events_read": events_read or None,
-            "wished_labels": node_labels.asserted_labels(claim, pool, context.cluster_id, node)
+            "wished_labels": capacity.asserted_labels(claim, pool, context.cluster_id, node)
             if node
-            else node_labels.node_labels(claim, pool, context.cluster_id),
-            "wished_taints": node_labels.taints(pool),
+            else capacity.node_labels(claim, pool, context.cluster_id),
+            "wished_taints": capacity.taints(pool),
             "gpu_resource": "" if pool is not None and pool.gpu_wait == "none" else limits.gpu_resource(claim.offer.model),
             "gpus_expected": min(1, claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else claim.expected_gpus,
             "server_version": version,

@@ -13,8 +13,7 @@ import dataclasses
 import os
 import typing as t
 
-from ...core.errors import InvalidInput
-from ...core.lazy_import import lazy
+from ...core.errors import InvalidInput, lazy
 
 if t.TYPE_CHECKING:
     import yaml

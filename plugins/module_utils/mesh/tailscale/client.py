@@ -12,18 +12,18 @@ from __future__ import annotations
 import math
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ...core import errors
+from ...core.clock import from_text
 from ...core.http import Answer, Api, path_segment
 from ...core.rate_limit import RetryPolicy
 from ...core.redact import register
 from ...model import Device, MeshKey
 from ..base import NewKey, check_expiry, check_tags, description_of
-from . import hujson, records
-from .credential import Credential
-from .policy_requirements import line_of_owners
-from .session import Session, said_by_service
+from . import policy as policy_requirements
+from .policy import line_of_owners
+from .session import Credential, Session, said_by_service
 
 # Of a create call that was answered 429, which certainly made nothing
 _RATE_LIMITED = RetryPolicy(tries=4, first=1.0, jitter=(0.5, 1.5), deadline=math.inf, retry_after=(0.1, 30.0))
@@ -171,8 +171,8 @@ class Tailscale:
             id=made["id"],
             secret=secret,
             description=description,
-            created=records.moment(made.get("created")) or asked,
-            expires=records.moment(made.get("expires")) or asked + timedelta(seconds=seconds),
+            created=moment(made.get("created")) or asked,
+            expires=moment(made.get("expires")) or asked + timedelta(seconds=seconds),
         )
 
     def _revoke_orphans(self, description: str, lost: errors.ApiError) -> None:
@@ -191,7 +191,7 @@ class Tailscale:
         """See Mesh. An API token sees all keys of the tailnet, an OAuth client those of the tailnet."""
         path = f"{self._tailnet}/keys"
         answer = self._session.call("GET", path, scope=_READ_KEYS, params={"all": "true"})
-        items = records.listed(self._api, answer.json, "keys", f"GET {path}")
+        items = listed(self._api, answer.json, "keys", f"GET {path}")
         for item in items:
             if not isinstance(item.get("id"), str):
                 raise self._api.bad_shape(f"GET {path}", "a key has no id")
@@ -200,7 +200,7 @@ class Tailscale:
             with ThreadPoolExecutor(min(8, len(short))) as pool:
                 whole = dict(zip(short, pool.map(self._key, short), strict=True))
             items = [full for item in items if (full := whole.get(item["id"], item)) is not None]
-        return [records.key(item) for item in items if item.get("keyType", "auth") == "auth"]
+        return [read_key(item) for item in items if item.get("keyType", "auth") == "auth"]
 
     def _key(self, key_id: str) -> dict[str, t.Any] | None:
         path = self._key_path(key_id)
@@ -219,7 +219,7 @@ class Tailscale:
 
         def there() -> bool:
             item = self._key(key_id)
-            return item is not None and records.key({"id": key_id, **item}).invalid is not True
+            return item is not None and read_key({"id": key_id, **item}).invalid is not True
 
         return self._session.delete(self._key_path(key_id), scope=_KEYS, there=there)
 
@@ -229,10 +229,7 @@ class Tailscale:
         """See Mesh. Only the default fields: asking for all of them can fail the list when devices are shared in."""
         path = f"{self._tailnet}/devices"
         answer = self._session.call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
-        return [
-            records.device(self._api, item, f"GET {path}")
-            for item in records.listed(self._api, answer.json, "devices", f"GET {path}")
-        ]
+        return [device(self._api, item, f"GET {path}") for item in listed(self._api, answer.json, "devices", f"GET {path}")]
 
     def device(self, device_id: str) -> Device | None:
         """See Mesh."""
@@ -243,7 +240,7 @@ class Tailscale:
             if said_by_service(error):
                 return None
             raise
-        return records.device(self._api, self._api.expect(answer.json, dict, f"GET {path}"), f"GET {path}")
+        return device(self._api, self._api.expect(answer.json, dict, f"GET {path}"), f"GET {path}")
 
     def delete_device(self, device_id: str) -> bool:
         """See Mesh. Raises ApiError (details: cause external) for a device shared in from elsewhere."""
@@ -323,7 +320,7 @@ def policy_text(reader: Reader) -> str | None:
 def _owners(reader: Reader) -> dict[str, list[str]] | None:
     """``tagOwners``, None when the policy may not be read."""
     try:
-        policy = hujson.loads(policy_text(reader) or "")
+        policy = policy_requirements.loads(policy_text(reader) or "")
     except ValueError:
         return None
     owners = policy.get("tagOwners") if isinstance(policy, dict) else None
@@ -350,3 +347,90 @@ def _refusal(why: str, reader: Reader, tags: t.Sequence[str]) -> errors.Forbidde
         cause="tag",
         tags=list(tags),
     )
+
+
+# ---- turns what the API writes into our records. Missing fields are tolerated where headscale leaves them out, odd ones are not
+
+
+def moment(value: t.Any) -> datetime | None:
+    """A time, None when absent, empty, unreadable or the zero time (year 1), which stands for "none"."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        parsed = from_text(value)
+    except ValueError:
+        return None
+    return parsed if parsed.year > 1 else None
+
+
+def listed(api: Api, body: t.Any, field: str, what: str) -> list[dict[str, t.Any]]:
+    """The list under ``field``. Anything but a list of objects is BadShape: an odd answer is never "there are none"."""
+    items = api.expect(api.expect(body, dict, what).get(field), list, what, field)
+    return [api.expect(item, dict, what, f"an entry of {field}") for item in items]
+
+
+def device(api: Api, item: t.Mapping[str, t.Any], what: str) -> Device:
+    """One device."""
+    device_id = item.get("nodeId") or item.get("id")
+    if not isinstance(device_id, str) or not isinstance(item.get("hostname"), str):
+        raise api.bad_shape(what, "a device has no id or no hostname")
+    created = moment(item.get("created"))
+    addresses = strings(item.get("addresses"))
+    expiry_off = item.get("keyExpiryDisabled")
+    return Device(
+        id=device_id,
+        hostname=item["hostname"],
+        name=str(item.get("name") or ""),
+        addresses=addresses,
+        tags=strings(item.get("tags")),
+        online=_online(item, bool(addresses) and created is not None),
+        created=created,
+        last_seen=moment(item.get("lastSeen")),
+        ephemeral=item.get("isEphemeral") is True,
+        external=item.get("isExternal") is True,
+        authorized=item.get("authorized") is not False,
+        problem=_problem(item),
+        key_expiry_disabled=expiry_off if isinstance(expiry_off, bool) else None,
+        expires=moment(item.get("expires")),
+    )
+
+
+def _online(item: t.Mapping[str, t.Any], joined: bool) -> bool | None:
+    """``connectedToControl`` where the service has it. Without it: a device that has joined is online while ``lastSeen`` is left
+    out; one without address or creation time never connected, and of a shared-in device it cannot be told."""
+    connected = item.get("connectedToControl")
+    if isinstance(connected, bool):
+        return connected
+    if item.get("isExternal") is True:
+        return None
+    return joined and not item.get("lastSeen")
+
+
+def _problem(item: t.Mapping[str, t.Any]) -> str:
+    found = []
+    if item.get("tailnetLockError"):
+        found.append(f"tailnet lock lets no traffic through: {item['tailnetLockError']}")
+    if item.get("authorized") is False:
+        found.append("it waits for approval by an administrator")
+    if item.get("multipleConnections") is True:
+        found.append("several machines use its identity (copied state)")
+    return "; ".join(found)
+
+
+def read_key(item: t.Mapping[str, t.Any]) -> MeshKey:
+    """One key, without its secret."""
+    invalid = item.get("invalid")
+    if moment(item.get("revoked")) is not None:
+        invalid = True
+    return MeshKey(
+        id=str(item["id"]),
+        description=str(item.get("description") or ""),
+        created=moment(item.get("created")),
+        expires=moment(item.get("expires")),
+        invalid=invalid if isinstance(invalid, bool) else None,
+    )
+
+
+def strings(value: t.Any) -> tuple[str, ...]:
+    """The texts of a list; anything else is none."""
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

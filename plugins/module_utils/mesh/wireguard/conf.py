@@ -15,9 +15,9 @@ import ipaddress
 import re
 import typing as t
 
-from ...core.lazy_import import lazy
+from ...core.errors import lazy
 from ...planner.provisioning.wireguard_rules import is_key
-from ...units.networks import Network
+from ...units.values import Network
 
 if t.TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import x25519

@@ -17,7 +17,7 @@ from ...model.names import CLUSTER_ID
 from ...planner.garbage_collection import mass_deletion_guard
 from ...planner.garbage_collection.ownership import Ownership, ownership_of
 from ...planner.provisioning.wireguard_rules import is_key
-from ...units.networks import Network, overlap
+from ...units.values import Network, overlap
 from . import conf as conf
 from .conf import Section
 

@@ -13,19 +13,18 @@ from datetime import datetime
 
 from ...core.errors import ApiError, TgpError
 from ...diagnosis.evidence.collect import Explained, JoinEnd, explain_all
-from ...mesh.find import find_device
+from ...mesh.base import find_device
 from ...model import Claim, Deletion, Device, Instance, InstanceState, Phase
 from ...model.reasons import Reason
 from ...observe.clients import Feed
 from ...observe.context import Context
-from ...planner.claims.phases import LONGEST_WORDS, advance
-from ...planner.claims.record import mesh_tags
+from ...planner.claims.record import LONGEST_WORDS, advance, mesh_tags
 from ...planner.cost import cost
 from ...planner.offers import launch_backoff
 from ...planner.offers.ranking import price_verdict
 from ...providers.registry import CAPABILITIES
-from ...units.money import print_money
-from ..launch.enrollment import take_back
+from ...units.values import print_money
+from ..launch.payload import take_back
 from ..teardown.teardown import teardown_all
 
 

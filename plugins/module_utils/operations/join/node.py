@@ -21,10 +21,9 @@ from ...model import Claim, InstanceState, Lane, Node, Phase
 from ...model.labels import IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
 from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context
-from ...planner.claims.phases import advance
-from ...planner.claims.record import in_force
-from ...planner.provisioning import node_labels
+from ...planner.claims.record import advance, in_force
 from ...planner.provisioning.registration import not_initialized, timeout
+from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
 from ...providers.registry import CAPABILITIES
 from .base import Following, Joined
@@ -136,12 +135,12 @@ class _Join(Following):
             self.context.kube,
             node.name,
             uid=node.uid,
-            labels={**node_labels.asserted_labels(claim, pool, self.context.cluster_id, node), **opening.get("labels", {})},
-            annotations={**node_labels.node_annotations(claim, pool), **opening.get("annotations", {})},
-            add_taints=node_labels.taints(pool),
-            remove_taints=(node_labels.INITIALIZING.key, *opening.get("remove_taints", ())),
+            labels={**capacity.asserted_labels(claim, pool, self.context.cluster_id, node), **opening.get("labels", {})},
+            annotations={**capacity.node_annotations(claim, pool), **opening.get("annotations", {})},
+            add_taints=capacity.taints(pool),
+            remove_taints=(capacity.INITIALIZING.key, *opening.get("remove_taints", ())),
             unschedulable=opening.get("unschedulable"),
-            allow=node_labels.keys_of(pool),
+            allow=capacity.keys_of(pool),
         )
         now = self.context.clock.now()
         self._take_facts(name, since=now)  # what came to be while nobody looked; else the next run would note it

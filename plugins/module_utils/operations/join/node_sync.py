@@ -14,8 +14,8 @@ from ...kube.nodes import advertise, change, nodes
 from ...model import Claim, Node, Phase, Pool
 from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context
-from ...planner.provisioning import node_labels
 from ...planner.provisioning.registration import drift, lacks_neutral_gpus, startup_taint_is_left
+from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
 
 _WORKERS = 16
@@ -84,11 +84,11 @@ def _repair(context: Context, drifted: Drifted) -> Repaired:
             context.kube,
             drifted.node.name,
             uid=drifted.node.uid,
-            labels=node_labels.asserted_labels(drifted.claim, drifted.pool, context.cluster_id, drifted.node),
-            annotations=node_labels.node_annotations(drifted.claim, drifted.pool),
-            add_taints=node_labels.taints(drifted.pool),
-            remove_taints=(node_labels.INITIALIZING.key,) if left else (),
-            allow=node_labels.keys_of(drifted.pool),
+            labels=capacity.asserted_labels(drifted.claim, drifted.pool, context.cluster_id, drifted.node),
+            annotations=capacity.node_annotations(drifted.claim, drifted.pool),
+            add_taints=capacity.taints(drifted.pool),
+            remove_taints=(capacity.INITIALIZING.key,) if left else (),
+            allow=capacity.keys_of(drifted.pool),
         )
     except TgpError as error:
         return Repaired(drifted.claim, f"its marks differ ({text}) and could not be set: {error}", str(error))

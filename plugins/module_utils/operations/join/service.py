@@ -15,8 +15,7 @@ from ...core.errors import LockLost, LostAnswer, RateLimited, ServerError, TgpEr
 from ...model import Claim, Device, Phase, Probe
 from ...observe.context import Context
 from ...observe.probe import Prober
-from ...planner.claims.phases import advance
-from ...planner.claims.record import in_force
+from ...planner.claims.record import advance, in_force
 from ...planner.provisioning.registration import timeout
 from ...planner.provisioning.service import failure_class
 from ...providers.registry import CAPABILITIES

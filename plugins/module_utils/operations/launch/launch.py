@@ -21,19 +21,16 @@ from ...model import Attempt, Claim, Deletion, Instance, LaunchRequest, NodeClas
 from ...model.defaults import PRICE_TTL
 from ...model.reasons import Reason
 from ...observe.context import Context
-from ...planner.claims.phases import LONGEST_WORDS, advance
-from ...planner.claims.record import class_of
+from ...planner.claims.record import LONGEST_WORDS, advance, class_of
 from ...planner.cost.budgets import budgets, open_purses
 from ...planner.offers import launch_backoff, ranking, requirements
-from ...planner.offers.query import query_of
-from ...planner.offers.ranking import offer_key
+from ...planner.offers.ranking import offer_key, query_of
 from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
 from ...providers.launch_engine import LaunchCandidate, LaunchEngine, Outcome
 from ...providers.registry import CAPABILITIES
 from ..teardown.duplicate_instances import give_back, give_back_rejected
-from .enrollment import enrol
-from .payload import Enrolment, payload_for
+from .payload import Enrolment, enrol, payload_for
 
 _MAX_OFFERS = 25
 _WORKERS = 32

@@ -16,8 +16,8 @@ from ...model.mesh import Tunnel
 from ...observe.context import Context
 from ...observe.gather import asked_clouds
 from ...planner.garbage_collection.ownership import Ownership, ownership_of
-from ...planner.provisioning import wireguard_addresses
-from ...units.durations import parse_time
+from ...planner.provisioning import reservations
+from ...units.values import parse_time
 
 _REMEMBERED = timedelta(days=30)
 
@@ -28,15 +28,15 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
     private, public = generate()
     register(private)
     with context.records.money:  # one at a time: the record of one is what the next one reads
-        address = claim.peer.address if claim.peer is not None and wireguard_addresses.fits(hub, claim.peer) else ""
-        address = address or wireguard_addresses.draw(hub, context.store.claims(), claim.name)
+        address = claim.peer.address if claim.peer is not None and reservations.fits(hub, claim.peer) else ""
+        address = address or reservations.draw(hub, context.store.claims(), claim.name)
         if not address:
             raise InvalidInput(
                 f"{claim.name}: no address is free in {hub.addresses}.",
                 remedy="Give machines back, or give the class a larger wireguardConfig.addresses.",
             )
-        note(mesh_backend=wireguard_addresses.WIREGUARD, peer=Peer(hub.host, hub.interface, address, public))
-    return wireguard_addresses.end_of(hub, address, private)
+        note(mesh_backend=reservations.WIREGUARD, peer=Peer(hub.host, hub.interface, address, public))
+    return reservations.end_of(hub, address, private)
 
 
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:
@@ -63,7 +63,7 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
             **unknown,
             **({} if whole else {"state": "present"}),
         }
-        for peers in wireguard_addresses.hubs(classes, claims)
+        for peers in reservations.hubs(classes, claims)
     ]
 
 

@@ -11,14 +11,14 @@ import typing as t
 
 from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
 from ...kube.nodes import delete_node, get_node
-from ...mesh.find import find_device
+from ...mesh.base import find_device
 from ...model import Claim, Extra
 from ...observe.clients import Feed
 from ...observe.context import Context
 from ...planner.claims.record import mesh_tags
 from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw_found
-from ..launch.enrollment import take_back
+from ..launch.payload import take_back
 from .duplicate_instances import give_back
 
 Leftover = t.Mapping[str, str]

@@ -26,9 +26,8 @@ from ...model import Claim, Instance, InstanceState, Node, Phase
 from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import Finding, Reason
 from ...observe.context import Context
-from ...planner.claims.phases import LONGEST_WORDS, advance
-from ...planner.claims.record import in_force
-from ...planner.claims.recovery import UNKNOWN_WINDOW
+from ...planner.claims.record import LONGEST_WORDS, advance, in_force
+from ...planner.cluster_state import UNKNOWN_WINDOW
 from ...planner.cost.cost import ledger_line, noted
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
 from ...planner.disruption.expiration import holds_end
@@ -36,7 +35,7 @@ from ...planner.garbage_collection.termination_steps import VOLUME_WAIT, Facts, 
 from ...providers.base import Cloud
 from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw
-from ..launch.enrollment import take_back_all
+from ..launch.payload import take_back_all
 from .duplicate_instances import book, without_booked
 from .garbage_collection import delete_device, discard_extras, extras_of
 from .service_idle import got_work, not_idle_any_more

@@ -28,7 +28,7 @@ from ..offers import gpu_models
 from ..provisioning import service
 from ..provisioning.registration import not_initialized
 from ..scheduling.capacity import planned_gpus
-from .phases import advance
+from .record import advance
 
 
 def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:

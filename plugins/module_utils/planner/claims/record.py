@@ -14,9 +14,9 @@ import typing as t
 from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
-from ...core.errors import InvalidInput
-from ...model import Attempt, Claim, Limits, NodeClass, Offer, Pool, Wishes
-from ...units.durations import parse_time, print_time
+from ...core.errors import InvalidInput, TgpError
+from ...model import Attempt, Claim, Limits, NodeClass, Offer, Phase, Pool, Wishes
+from ...units.values import parse_time, print_time
 
 _T = t.TypeVar("_T")
 VERSION = 1
@@ -246,3 +246,51 @@ def class_of(claim: Claim, wishes: Wishes) -> NodeClass:
             f"{claim.name}: its class {claim.node_class} is not among the documents any more.",
             remedy="Give the class document back, or let reap.yml take the machine down.",
         ) from error
+
+
+# ---- the seven phases of a claim and the only way from one to another (L-2)
+
+ORDER = tuple(Phase)
+BEFORE_READY = (Phase.PENDING, Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
+LIVE = (*BEFORE_READY, Phase.READY)
+HISTORY_LENGTH = 40
+LONGEST_WORDS = 500  # characters of one reason: 25 refusals and the history together must fit into a record
+
+
+class IllegalTransition(TgpError):
+    """A claim was to go where it must never go. It stays as it is; this is a defect, not a situation."""
+
+    kind = "illegal_transition"
+
+
+def legal(old: Phase, new: Phase) -> bool:
+    """Forward along the table, anything to Terminating, what is not Ready yet to Failed, Failed to Terminating."""
+    if new is Phase.TERMINATING:
+        return old is not Phase.TERMINATING
+    if new is Phase.FAILED:
+        return old in BEFORE_READY
+    return old in LIVE and ORDER.index(new) > ORDER.index(old)
+
+
+def advance(claim: Claim, phase: Phase, now: datetime, why: str) -> Claim:
+    """``claim`` in ``phase``, with a line of history. The same phase again changes nothing. Raises IllegalTransition."""
+    if claim.phase is phase:
+        return claim
+    if not legal(claim.phase, phase):
+        raise IllegalTransition(
+            f"Claim {claim.name} cannot go from {claim.phase.value} to {phase.value}.",
+            remedy="The claim was left as it is; please report this as a defect.",
+            claim=claim.name,
+        )
+    line = (now, phase.value, why[:LONGEST_WORDS])
+    return dataclasses.replace(claim, phase=phase, phase_since=now, history=(*claim.history, line)[-HISTORY_LENGTH:])
+
+
+def may_have_instance(claim: Claim) -> bool:
+    """True while a machine of this claim may exist and be billed: an id is known, or a create call may have gone out."""
+    return bool(claim.instance_id or claim.ids_seen or claim.launch_started is not None)
+
+
+def counts(claim: Claim) -> bool:
+    """True when the claim counts against limits (L-16): every phase, but a Failed one only with a possible machine."""
+    return claim.phase is not Phase.FAILED or may_have_instance(claim)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
 from ...model import Offer
-from ...units.money import parse_money
+from ...units.values import parse_money
 
 FIELDS = ("cloud", "model", "gpu_count", "gpu_memory_mib", "disk_gib", "region", "cloud_region", "spot", "lane")
 """What makes two machines the same kind, in the order of ``Line.kind``."""

@@ -13,9 +13,8 @@ from decimal import Decimal
 
 from ...model import LedgerLine
 from ...model.reasons import Finding, Reason
-from ...units.periods import Period, days_between, period_of
-from .cost import use_of
-from .ledger import NOTHING, add_up, between
+from ...units.calendar import Period, days_between, period_of
+from .cost import NOTHING, add_up, between, use_of
 from .traffic import Assumption, Total, of_lines
 
 #: what money was spent for, in the order in which people read it

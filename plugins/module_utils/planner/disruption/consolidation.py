@@ -15,8 +15,7 @@ from decimal import Decimal
 
 from ...model import Claim, Node, Offer, Phase, Pod, Pool
 from ...model.reasons import Reason
-from ...units.durations import latest, print_duration
-from ...units.money import print_money
+from ...units.values import latest, print_duration, print_money
 from ..claim_sync import Settled
 from ..offers.ranking import select
 from ..plan_builder import Draft

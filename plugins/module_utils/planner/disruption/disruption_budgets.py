@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from ...core.errors import InvalidInput
 from ...model import DisruptionBudget, Pool
 from ...model.reasons import Reason
-from ...units.cron import active, parse_cron
-from ...units.periods import zone
+from ...units.calendar import active, parse_cron, zone
 
 REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 DEFAULTS: dict[str, DisruptionBudget] = {

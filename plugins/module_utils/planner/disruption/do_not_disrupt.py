@@ -19,7 +19,7 @@ from ...model.labels import (
     SCALE_DOWN_DISABLED_ANNOTATION,
     TERMINATE_ANNOTATION,
 )
-from ...units.durations import parse_duration, parse_time
+from ...units.values import parse_duration, parse_time
 
 DO_NOT_DISRUPT = (DO_NOT_DISRUPT_ANNOTATION, KARPENTER_DO_NOT_DISRUPT_ANNOTATION)
 

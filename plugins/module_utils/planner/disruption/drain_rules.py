@@ -15,7 +15,7 @@ from ...model import Pod
 from ...model.defaults import Settings
 from ...model.labels import CLUSTER_API_DRAIN_LABEL, SAFE_TO_EVICT_ANNOTATION
 from ...model.reasons import Reason
-from ...units.durations import LONGEST
+from ...units.values import LONGEST
 from .do_not_disrupt import pod_hold, skips_drain
 from .emptiness import counts
 

@@ -14,7 +14,7 @@ from ...model import Claim, Node, Pod, Pool, Probe
 from ...model.defaults import CLOCK_TOLERANCE, Settings
 from ...model.labels import IDLE_SINCE_ANNOTATION
 from ...model.resources import PARTIAL_GPU_PREFIXES
-from ...units.durations import parse_time, print_duration, print_time
+from ...units.values import parse_time, print_duration, print_time
 from .do_not_disrupt import node_hold, pod_hold, skips_drain
 
 MODES = ("workload", "gpu", "all")

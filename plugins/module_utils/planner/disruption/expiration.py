@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ...model import Claim, Node, Pool
-from ...units.durations import print_time
+from ...units.values import print_time
 from .do_not_disrupt import node_hold
 from .schedule import hours
 

@@ -13,10 +13,10 @@ from decimal import Decimal
 from ...model import Claim, Instance, InstanceState, Node, Phase
 from ...model.reasons import ActionKind, Finding, Reason
 from ...model.spec import UNHEALTHY_TIMEOUT
-from ...units.durations import print_time
+from ...units.values import print_time
 from ..claim_sync import Settled
-from ..claims.phases import BEFORE_READY, may_have_instance
-from ..claims.recovery import RETRY, UNKNOWN_WINDOW
+from ..claims.record import BEFORE_READY, may_have_instance
+from ..cluster_state import RETRY, UNKNOWN_WINDOW
 from ..garbage_collection import mass_deletion_guard, signs_of_life
 from ..garbage_collection.orphans import NODE_NOT_READY
 from ..offers.ranking import price_verdict

@@ -11,10 +11,10 @@ import typing as t
 
 from ...model import Action, Claim, Node, Phase, Pool
 from ...model.reasons import ActionKind, Finding, Reason
-from ...units.durations import latest, print_duration
+from ...units.values import latest, print_duration
 from ..claim_sync import Settled
-from ..claims.phases import BEFORE_READY
-from ..cost import budget_enforcement
+from ..claims.record import BEFORE_READY
+from ..cost import budgets
 from ..garbage_collection import document_gone
 from ..plan_builder import Draft, stronger
 from ..provisioning import service
@@ -61,7 +61,7 @@ def _idle(draft: Draft, settled: Settled, pool: Pool) -> emptiness.Idle | None:
 
 
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
-    pool = budget_enforcement.hurried(draft, pool)
+    pool = budgets.hurried(draft, pool)
     if pool.replicas is not None:  # an exact number: what is above it ends as soon as it has no work
         pool = dataclasses.replace(pool, consolidate_after=0, min_age=0, consolidation_policy="WhenIdle")
     growing = growth(draft, pool)

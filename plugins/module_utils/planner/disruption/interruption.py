@@ -10,9 +10,9 @@ import typing as t
 
 from ...model import InstanceState
 from ...model.reasons import ActionKind, Reason
-from ...units.durations import print_time
+from ...units.values import print_time
 from ..claim_sync import Settled
-from ..claims.phases import LIVE
+from ..claims.record import LIVE
 from ..garbage_collection import mass_deletion_guard, signs_of_life
 from ..offers import launch_backoff
 from ..plan_builder import Draft

@@ -10,7 +10,7 @@ import typing as t
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
 from ...model import Calendar, Pool, Window
-from ...units.periods import zone
+from ...units.calendar import zone
 
 _AROUND = range(-8, 9)  # days to look at on both sides: a window comes again after a week, and may end and be stopped a day later
 

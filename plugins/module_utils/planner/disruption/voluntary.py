@@ -12,7 +12,7 @@ from datetime import datetime
 from ...model import Action, Claim, Phase, Pool
 from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import ActionKind, Finding, Reason
-from ...units.durations import print_duration, print_time
+from ...units.values import print_duration, print_time
 from ..claim_sync import Settled
 from ..garbage_collection import mass_deletion_guard
 from ..plan_builder import Draft

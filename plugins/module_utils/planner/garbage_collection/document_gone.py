@@ -15,8 +15,8 @@ from datetime import timedelta
 
 from ...model import Claim, Source
 from ...model.reasons import Finding, Reason
-from ...units.durations import print_duration, print_time
-from ..claims.phases import LIVE
+from ...units.values import print_duration, print_time
+from ..claims.record import LIVE
 from ..plan_builder import SECOND_RUN_AFTER, Draft
 
 DOCUMENT_GONE_AFTER: t.Final = 600  # seconds for which a document must be gone before its machines are drained (L-25)

@@ -12,7 +12,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ...model import Offer
-from ...units.durations import parse_time, print_time
+from ...units.values import parse_time, print_time
 
 State = dict[str, t.Any]
 

@@ -14,10 +14,9 @@ import typing as t
 from datetime import datetime
 
 from ...model import Capability, CloudChoice, NodeClass, Pool
-from ...units.durations import print_time
+from ...units.values import print_time
 from . import launch_backoff as blocklist
-from .query import spot_wanted, takes
-from .ranking import REASONS, Selection, accepted_lanes, no_lane
+from .ranking import REASONS, Selection, accepted_lanes, no_lane, spot_wanted, takes
 
 _FURTHEST = frozenset(REASONS[REASONS.index("not available") :])
 UNKNOWN, NEAR, NEVER, UNFIT, NOTHING = range(5)

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
+import re
 import typing as t
 from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
 
-from ...model import NodeClass, Offer, OfferQuery, Requirement
+from ...model import NodeClass, Offer, OfferQuery, Quality, Requirement
 from ...model.labels import (
     ARCH_LABEL,
     GPU_COUNT_LABEL,
@@ -24,7 +27,6 @@ from ...model.labels import (
     TOPOLOGY_REGION_LABEL,
 )
 from . import gpu_models
-from .regions import region_matches
 
 KEYS = (
     PROVIDER_LABEL,
@@ -149,3 +151,116 @@ def cut(offer: Offer, gib: int) -> Offer:
     disk = (offer.storage_price_hour * gigabytes(gib) / gigabytes(offer.disk_gib or 1)).quantize(_EXACT)
     price = offer.price_hour - offer.storage_price_hour + disk
     return dataclasses.replace(offer, disk_gib=gib, storage_price_hour=disk, price_hour=price)
+
+
+# ---- whether the host of an offer is as good as a class wants it (L-13). What nobody says of a host meets no wish
+
+NOTHING = Quality()
+VERIFIED, CUDA, BANDWIDTH, STATIC_IP, PORTS, DURATION = "verified", "cuda", "inet-down", "static-ip", "ports", "duration"
+
+
+def good_enough(offer: Offer, wanted: Quality) -> bool:
+    """True when the offer meets every wish."""
+    return wanted == NOTHING or not unmet(offer, wanted)
+
+
+def for_nodes(quality: Quality, wanted: Quality, usual: Quality) -> Quality:
+    """What a host of a node must be at least: what the cloud's entry in the class says, else the class, else what is usual for the cloud.
+    0 asks for nothing."""
+    reliability = (quality.min_reliability, wanted.min_reliability, usual.min_reliability)
+    bandwidth = (quality.min_bandwidth, wanted.min_bandwidth, usual.min_bandwidth)
+    return Quality(
+        min_reliability=next((one for one in reliability if one is not None), None) or None,
+        min_bandwidth=next((one for one in bandwidth if one is not None), None) or None,
+    )
+
+
+def outlasts(offer: Offer, seconds: int | None) -> bool:
+    """Whether the host still offers it for so long; also when that is not told, or nobody knows how long the machine will be wanted."""
+    told = _amount(offer.traits.get(DURATION))
+    return seconds is None or told is None or told >= seconds
+
+
+def unmet(offer: Offer, wanted: Quality) -> str:
+    """The first wish that the offer does not meet, by its name in a document; empty when it meets all."""
+    traits = offer.traits
+    checks = (
+        ("minReliability", _at_least(offer.reliability, wanted.min_reliability)),
+        ("verified", not wanted.verified or traits.get(VERIFIED) == "true"),
+        ("minCuda", not wanted.min_cuda or _not_older(traits.get(CUDA, ""), wanted.min_cuda)),
+        ("minBandwidth", _at_least(_amount(traits.get(BANDWIDTH)), wanted.min_bandwidth)),
+        ("staticIp", not wanted.static_ip or traits.get(STATIC_IP) == "true"),
+        ("minPorts", _at_least(_amount(traits.get(PORTS)), wanted.min_ports)),
+        ("minDuration", _at_least(_amount(traits.get(DURATION)), wanted.min_duration)),
+    )
+    return next((name for name, met in checks if not met), "")
+
+
+def _at_least(value: Decimal | None, wanted: Decimal | int | None) -> bool:
+    return wanted is None or (value is not None and value >= wanted)
+
+
+def _amount(text: str | None) -> Decimal | None:
+    try:
+        number = Decimal(text or "")
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def _not_older(version: str, wanted: str) -> bool:
+    """12.10 is newer than 12.8."""
+    known = _version(version)
+    return known is not None and known >= (_version(wanted) or ())
+
+
+def _version(text: str) -> tuple[int, ...] | None:
+    parts = text.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+
+
+# ---- standard regions: one word for a part of the world, so that a wish can name a region without naming a cloud. Form:
+# ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a standard word keeps its own.
+# A wish may also say ``asia-pacific`` for Asia's east and south with Australia, and an area for all of its parts (``us``)
+
+_AREAS = {"us": "us", "eu": "eu", "europe": "eu", "asia": "asia", "me": "me", "australia": "australia"}
+_PARTS = "north|south|east|west|central|northeast|northwest|southeast|southwest"
+_PACIFIC = ("asia-east", "asia-northeast", "asia-southeast", "asia-south", "australia")
+_WORDS = frozenset(
+    {*_AREAS.values(), "asia-pacific", *(f"{area}-{part}" for area in _AREAS.values() for part in _PARTS.split("|"))}
+)
+_END = re.compile(r"-?\d+$")
+_NUMBERED = re.compile(rf"({'|'.join(_AREAS)})-({_PARTS})-?\d*")
+
+
+def standard_region(cloud_region: str, named: t.Mapping[str, str] = MappingProxyType({})) -> str:
+    """The standard region of a cloud's own one (``europe-central-1`` → ``eu-central``), else the cloud's own word. ``named``: what the
+    cloud's own words (lower case) mean where they do not say it themselves."""
+    own = cloud_region.strip().lower()
+    if own in named:
+        return named[own]
+    numbered = _NUMBERED.fullmatch(own)
+    return f"{_AREAS[numbered[1]]}-{numbered[2]}" if numbered else own
+
+
+def region_matches(wish: str, region: str, cloud_region: str) -> bool:
+    """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``wish``;
+    case is ignored."""
+    wanted = wish.strip().lower()
+    if wanted == "asia-pacific" and region.lower().startswith(_PACIFIC):
+        return True
+    if wanted in _AREAS and region.lower().startswith(f"{_AREAS[wanted]}-"):
+        return True  # an area is all of its parts
+    return bool(wanted) and wanted in (region.lower(), cloud_region.strip().lower())
+
+
+def misspelt_region(wish: str, regions: t.Iterable[str]) -> tuple[str, ...]:
+    """The words that the wish resembles, the nearest first, at most two; none when it is a standard word, of a form that clouds use
+    (``us-west-2``), or one of ``regions``: words of clouds, with or without a number at their end (``us-tx`` for ``us-tx-3``)."""
+    known = {region.strip().lower() for region in regions} - {""}
+    wanted = wish.strip().lower()
+    if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (known | _WORDS):
+        return ()
+    words = sorted(known | _WORDS)
+    near = difflib.get_close_matches(wanted, words, 2, 0.8) or difflib.get_close_matches(_END.sub("", wanted), words, 2, 0.8)
+    return tuple(near)

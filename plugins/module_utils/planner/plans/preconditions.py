@@ -20,9 +20,8 @@ from ...model.defaults import Settings
 from ...model.names import free_index
 from ...model.reasons import ActionKind
 from ..claim_sync import settle
-from ..claims.phases import LIVE
-from ..claims.recovery import RETRY
-from ..cluster_state import Situation
+from ..claims.record import LIVE
+from ..cluster_state import RETRY, Situation
 from ..garbage_collection import mass_deletion_guard, orphans
 from ..offers.ranking import lane_of, offer_key
 from ..plan import plan

@@ -13,7 +13,7 @@ from datetime import datetime
 from ...core.errors import InvalidInput
 from ...model.defaults import CLOCK_TOLERANCE, MODES
 from ...model.reasons import ActionKind
-from ...units.durations import print_duration, print_time
+from ...units.values import print_duration, print_time
 from ..claims.record import decode, encode
 from .saved_plan import VERSION, SavedPlan
 

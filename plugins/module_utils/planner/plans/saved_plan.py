@@ -15,7 +15,7 @@ from decimal import Decimal
 from ...model import Action, Claim, Observation, Phase, Plan, Wishes
 from ...model.defaults import Destroy, Settings
 from ...model.reasons import ActionKind, Finding
-from ...units.money import print_money
+from ...units.values import print_money
 from ..claims.spec_hash import generation
 from ..cost.cost import per_day
 from ..offers.ranking import PRICE_TOLERANCE, offer_key

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from ...model import Action, Observation, Plan
 from ...model.reasons import ActionKind
-from ...units.money import print_money
+from ...units.values import print_money
 from ..cost.cost import per_day
 from ..provisioning.limits import reserved
 

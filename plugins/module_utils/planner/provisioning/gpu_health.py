@@ -12,7 +12,7 @@ from ...model.labels import GPU_LOST_TAINT
 from ...model.reasons import ActionKind, Finding, Reason
 from ...model.resources import MIG_PREFIX
 from ...model.spec import UNHEALTHY_TIMEOUT
-from ...units.durations import print_time
+from ...units.values import print_time
 from ..claim_sync import Settled
 from ..disruption import voluntary
 from ..plan_builder import Draft

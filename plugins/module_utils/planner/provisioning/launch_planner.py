@@ -12,13 +12,13 @@ import typing as t
 from ...model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
 from ...model.names import draw, free_index
 from ...model.reasons import ActionKind, Finding, Reason
+from .. import notices
 from ..claim_sync import Settled
-from ..claims import damaged
 from ..claims.adoption import adopt
-from ..claims.phases import BEFORE_READY, LIVE
-from ..claims.recovery import RETRY
+from ..claims.record import BEFORE_READY, LIVE
 from ..claims.spec_hash import generation
-from ..cost import budget_enforcement
+from ..cluster_state import RETRY
+from ..cost import budgets
 from ..disruption.schedule import hours
 from ..garbage_collection.orphans import Orphan
 from ..offers import launch_backoff as blocklist
@@ -41,11 +41,11 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     if situation.nodes is None:
         draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
     capacity = LaunchCapacity(draft, orphans)
-    budget_enforcement.tell(draft, capacity.purses)
+    budgets.tell(draft, capacity.purses)
     _drop_surplus(draft)
     live = _resume(draft, capacity)
     live.update(adopt(orphan.instance, orphan.node, situation).pool for orphan in orphans if orphan.case == "O2")
-    live.update(pool.key for one in situation.damaged.values() if (pool := damaged.pool(one, situation)) is not None)
+    live.update(pool.key for one in situation.damaged.values() if (pool := notices.pool(one, situation)) is not None)
     for pool in situation.pools:
         wanted, by_number = _wants(draft, pool)
         missing = wanted - live[pool.key]
@@ -284,7 +284,7 @@ def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
         return closed
     if situation.nodes is None:
         return "nodes unknown"
-    if unknown := damaged.pauses(node_class, situation):
+    if unknown := notices.pauses(node_class, situation):
         return unknown
     if "blocklist" in situation.seen.state_problems:
         return "the block list cannot be read"

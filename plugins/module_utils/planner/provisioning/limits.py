@@ -12,7 +12,7 @@ from decimal import Decimal
 from ...model import Claim, NodeClass, Offer, Pool
 from ...model.defaults import Settings
 from ...model.resources import AMD_GPU, NVIDIA_GPU
-from ..claims.phases import counts
+from ..claims.record import counts
 from ..offers import gpu_models
 
 RESOURCE_OF_VENDOR = {"nvidia": NVIDIA_GPU, "amd": AMD_GPU}

@@ -22,8 +22,9 @@ from ...model.labels import (
 )
 from ...model.names import label_value
 from ...model.resources import NEUTRAL_GPU
+from ..scheduling import capacity
 from ..scheduling.capacity import advertised
-from . import limits, node_labels
+from . import limits
 
 _NOT_USABLE = (
     NOT_READY_TAINT,
@@ -146,20 +147,18 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
         return ()
     found = [
         f"label {key}"
-        for key, value in node_labels.asserted_labels(claim, pool, cluster_id, node).items()
+        for key, value in capacity.asserted_labels(claim, pool, cluster_id, node).items()
         if node.labels.get(key) != value
     ]
     found += [
-        f"annotation {key}"
-        for key, value in node_labels.node_annotations(claim, pool).items()
-        if node.annotations.get(key) != value
+        f"annotation {key}" for key, value in capacity.node_annotations(claim, pool).items() if node.annotations.get(key) != value
     ]
     have = {(taint.key, taint.effect): taint.value for taint in node.taints}
-    found += [f"taint {taint}" for taint in node_labels.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
+    found += [f"taint {taint}" for taint in capacity.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
     if lacks_neutral_gpus(claim, node, pool):
         found.append(f"{NEUTRAL_GPU} {node.allocatable.get(NEUTRAL_GPU, 0)} instead of {advertised(claim, pool)}")
     if startup_taint_is_left(claim, node, pool):
-        found.append(f"taint {node_labels.INITIALIZING} that should be gone")
+        found.append(f"taint {capacity.INITIALIZING} that should be gone")
     return tuple(found)
 
 
@@ -170,5 +169,5 @@ def lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:
 
 def startup_taint_is_left(claim: Claim, node: Node, pool: Pool) -> bool:
     """True when our own startup taint is on a node that lacks nothing else."""
-    present = any(taint.key == node_labels.INITIALIZING.key for taint in node.taints)
+    present = any(taint.key == capacity.INITIALIZING.key for taint in node.taints)
     return present and not not_initialized(claim, node, pool, marking=True)

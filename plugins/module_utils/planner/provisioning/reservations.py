@@ -6,23 +6,28 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
+import hashlib
+import ipaddress
+import itertools
 import typing as t
 from decimal import Decimal
 
-from ...model import Claim, Hub, NodeClass, Offer, Pool
-from ...units.money import print_money
+from ...model import Claim, Hub, NodeClass, Offer, Peer, Pool
+from ...model.mesh import Tunnel
+from ...units.values import print_money
+from .. import notices
 from ..claim_sync import Settled
-from ..claims import damaged
 from ..claims.adoption import adopt
-from ..claims.recovery import RETRY
-from ..cost import budget_enforcement
+from ..cluster_state import RETRY
+from ..cost import budgets
 from ..disruption import interruption
 from ..garbage_collection.orphans import Orphan, is_used
 from ..offers import no_offer
 from ..offers.ranking import Selection, offer_key, select
 from ..plan_builder import Draft
-from . import limits, wireguard_addresses
+from . import limits
 
 OFFERS_PER_CLAIM: t.Final = 25  # the chosen offer and those that a launch goes on with when it is refused (L-14)
 TOO_SMALL = "no machine that is large enough"
@@ -35,11 +40,11 @@ class LaunchCapacity:
         self.situation = draft.situation
         holding = [settled.claim for settled in draft.settled.values() if _holds(settled)]
         rented = [claim for claim in holding if self.situation.rented(claim.cloud)]  # own machines enter no tunnel
-        self.addresses = wireguard_addresses.Spare(rented, self.situation.wishes.classes)
+        self.addresses = Spare(rented, self.situation.wishes.classes)
         self.held = limits.reserved(holding)
         self.held = _reserve_unclaimed(self.held, draft, orphans)
         anew = {settled.claim.name for settled in draft.settled.values() if not _holds(settled)}
-        self.purses = budget_enforcement.purses_of(draft, orphans, without=anew)
+        self.purses = budgets.purses_of(draft, orphans, without=anew)
         self.taken: collections.Counter[str] = collections.Counter()
         self.own_in_use = {settled.claim.name for settled in draft.settled.values()} | set(self.situation.damaged)
         self.own_in_use |= {orphan.instance.name for orphan in orphans if is_used(orphan, self.situation)}
@@ -201,7 +206,7 @@ def _holds(settled: Settled) -> bool:
 
 def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[Orphan]) -> limits.Reserved:
     """Machines that are billed to us without a claim that can be read: orphans, duplicates, and those whose claim is damaged."""
-    for claim in damaged.stand_ins(draft.situation):
+    for claim in notices.stand_ins(draft.situation):
         held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
     for orphan in orphans:
         if is_used(orphan, draft.situation):
@@ -213,3 +218,121 @@ def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[
             price = extra.price_hour if extra.price_hour is not None else settled.claim.price
             held = held.plus(settled.claim.offer, price, settled.claim.node_class, settled.claim.pool)
     return held
+
+
+# ---- addresses of nodes in a WireGuard network, and what each hub has to know of them. Claims are the only record of both
+
+WIREGUARD = "wireguard"
+
+
+def free(hub: Hub, claims: t.Iterable[Claim]) -> int:
+    """How many more nodes the hub's network has addresses for."""
+    taken = _taken(claims)
+    mine = ipaddress.ip_network(hub.addresses)
+    inside = sum(1 for entry in taken if entry.version == mine.version and entry in mine)
+    return max(0, _usable(hub) - inside)
+
+
+def draw(hub: Hub, claims: t.Iterable[Claim], name: str) -> str:
+    """An address for the machine ``name``, with the length of the whole network, as 10.77.0.11/24; empty when none is free.
+
+    Where the search begins is told by the name, so that an address that was given back is not the very next one to be handed out.
+    """
+    out, own = _taken(claims) | _reserved(hub), ipaddress.ip_network(hub.network)
+    pool = ipaddress.ip_network(hub.addresses)
+    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % pool.num_addresses
+    for number in itertools.chain(range(start, pool.num_addresses), range(start)):
+        address = pool[number]
+        if address not in out:
+            return f"{address}/{own.prefixlen}"
+    return ""
+
+
+def end_of(hub: Hub, address: str, private_key: str) -> Tunnel:
+    """The end of the node that has ``address`` (with the length of the whole network)."""
+    return Tunnel(
+        private_key=private_key,
+        address=address,
+        hub_key=hub.public_key,
+        endpoint=hub.endpoint,
+        hub_address=hub.address,
+        allowed=hub.allowed,
+        interface=hub.interface,
+        mtu=hub.mtu,
+        keepalive=hub.keepalive,
+    )
+
+
+def fits(hub: Hub, peer: Peer) -> bool:
+    """Whether what a claim remembers is still of this hub: its class may have been given another network meanwhile."""
+    same_place = (peer.host, peer.interface) == (hub.host, hub.interface)
+    return same_place and str(ipaddress.ip_interface(peer.address).network) == hub.network
+
+
+class Spare:
+    """Addresses that are left while launches are planned. ``claims``: those whose place stands, with an address or about to get one."""
+
+    def __init__(self, claims: t.Iterable[Claim], classes: t.Mapping[str, NodeClass]) -> None:
+        self._claims = tuple(claims)
+        self._free: dict[Hub, int] = {}  # every offer is held against it
+        self._waiting = collections.Counter(
+            classes[claim.node_class].mesh.hub for claim in self._claims if claim.peer is None and claim.node_class in classes
+        )
+
+    def against(self, hub: Hub | None) -> str:
+        """Why no more machine may be planned for the hub's network; empty when one may."""
+        if hub is None:
+            return ""
+        if hub not in self._free:
+            self._free[hub] = free(hub, self._claims)
+        if self._free[hub] > self._waiting[hub]:
+            return ""
+        return f"no address is free in {hub.addresses}"
+
+    def take(self, hub: Hub | None) -> None:
+        """One more will have an address."""
+        self._waiting[hub] += 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HubPeers:
+    """All peers that ``interface`` of the inventory's ``host`` is to have of this cluster, and no others of it."""
+
+    host: str
+    interface: str
+    peers: tuple[tuple[str, Peer], ...]
+
+
+def hubs(known: t.Iterable[Hub], claims: t.Sequence[Claim]) -> list[HubPeers]:
+    """Each hub that is named in a document or a claim, with its peers by name. A machine on its way out is a peer until its claim is gone;
+    one without a key has not been rented yet. Hubs whose peers are kept by hand are left out."""
+    places = {(hub.host, hub.interface) for hub in known}
+    places |= {(claim.peer.host, claim.peer.interface) for claim in claims if claim.peer is not None}
+    return [
+        HubPeers(
+            host,
+            interface,
+            tuple(
+                (claim.name, claim.peer)
+                for claim in sorted(claims, key=lambda claim: claim.name)
+                if claim.peer is not None and claim.peer.public_key and (claim.peer.host, claim.peer.interface) == (host, interface)
+            ),
+        )
+        for host, interface in sorted(places)
+        if host
+    ]
+
+
+def _taken(claims: t.Iterable[Claim]) -> set[t.Any]:
+    return {ipaddress.ip_interface(claim.peer.address).ip for claim in claims if claim.peer is not None}
+
+
+def _reserved(hub: Hub) -> set[t.Any]:
+    """What no node may have: the hub's own address, and the first and last of the network."""
+    network = ipaddress.ip_network(hub.network)
+    return {ipaddress.ip_address(hub.address), network.network_address, network.broadcast_address}
+
+
+def _usable(hub: Hub) -> int:
+    pool = ipaddress.ip_network(hub.addresses)
+    return pool.num_addresses - sum(1 for entry in _reserved(hub) if entry in pool)

@@ -11,7 +11,7 @@ import typing as t
 
 from ...model import Claim, Device, Pool
 from ...model.labels import CLAIM_LABEL, MANAGED_BY_LABEL, PREFIX, TAILNET_FQDN_ANNOTATION, TAILNET_IP_ANNOTATION
-from . import node_labels
+from ..scheduling import capacity
 
 Json = dict[str, t.Any]
 ENDPOINTS = "endpoints.json"
@@ -36,9 +36,7 @@ def service_object(claim: Claim, pool: Pool | None, device: Device, cluster_id: 
     """The Service of one machine. Where the mesh gives no full name (headscale), its address stands in the annotation."""
     own = dict(pool.labels) if pool else {}
     labels = {
-        key: value
-        for key, value in node_labels.node_labels(claim, pool, cluster_id).items()
-        if key.startswith(PREFIX) or key in own
+        key: value for key, value in capacity.node_labels(claim, pool, cluster_id).items() if key.startswith(PREFIX) or key in own
     }
     way = {TAILNET_FQDN_ANNOTATION: device.name} if "." in device.name else {TAILNET_IP_ANNOTATION: address_of(device)}
     return {

@@ -8,10 +8,35 @@ from __future__ import annotations
 import typing as t
 from decimal import Decimal
 
-from ...model import Claim, Node, NodeClass, Offer, Pod, Pool
-from ...model.labels import ARCH_LABEL, BETA_ARCH_LABEL, BETA_OS_LABEL, DISRUPTED_TAINT, GPU_MEMORY_LABEL, OS_LABEL
+from ...model import Claim, Node, NodeClass, Offer, Pod, Pool, Taint
+from ...model.labels import (
+    ARCH_LABEL,
+    BETA_ARCH_LABEL,
+    BETA_OS_LABEL,
+    CLAIM_LABEL,
+    CLUSTER_LABEL,
+    CREATED_AT_ANNOTATION,
+    DISRUPTED_TAINT,
+    EPHEMERAL_TAINT,
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    INITIALIZING_TAINT,
+    INSTANCE_ID_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NODECLASS_LABEL,
+    NODEPOOL_LABEL,
+    OS_LABEL,
+    PRICE_HOUR_ANNOTATION,
+    PROVIDER_LABEL,
+    PROVISIONED_LABEL,
+    REGION_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_REGION_LABEL,
+)
+from ...model.names import label_value
 from ...model.resources import NEUTRAL_GPU
-from ..provisioning import limits, node_labels
+from ..provisioning import limits
 from .binpacking import Bin
 from .node_affinity import KEEPS_OFF
 
@@ -58,23 +83,21 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
 
 def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> Bin:
     """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
-    labels = {**node_labels.node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
+    labels = {**node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
     free = _planned(claim.offer, pool, None)
     free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL_GPU] = advertised(claim, pool)
     name = "" if rented else claim.node_name
-    return Bin(
-        claim.name, free, labels, node_labels.taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name
-    )
+    return Bin(claim.name, free, labels, taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name)
 
 
 def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool) -> Bin:
     """The room a machine rented for the pool would have. What an own machine does not say of itself is not held against it."""
-    labels = node_labels.offer_labels(offer, offer.cloud, pool.key, node_class.name, cluster_id)
+    labels = offer_labels(offer, offer.cloud, pool.key, node_class.name, cluster_id)
     return Bin(
         offer.id,
         _planned(offer, pool, 0 if rented else None),
         {**labels, **pool.labels, **_system_labels(offer)},
-        node_labels.taints(pool),
+        taints(pool),
         pool=pool.key,
         gpu_memory_mib=offer.gpu_memory_mib,
         node="" if rented else offer.id,
@@ -107,3 +130,73 @@ def blocking(node: Node, known: t.Container[str] = ()) -> bool:
     """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``known``: taint keys that do not count."""
     down = any(taint.key == DISRUPTED_TAINT and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
     return node.unschedulable or not node.ready or down
+
+
+# ---- the labels, taints and annotations our nodes carry (L-19), derived from the claim and its pool
+
+EPHEMERAL = Taint(EPHEMERAL_TAINT, "true", "NoSchedule")
+INITIALIZING = Taint(INITIALIZING_TAINT, "", "NoSchedule")
+
+
+def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
+    """Labels a kubelet may set itself and we assert again after it joined. The instance id is not known before the launch."""
+    marks = offer_labels(claim.offer, claim.cloud, claim.pool, claim.node_class, cluster_id)
+    if claim.instance_id:
+        marks[INSTANCE_ID_LABEL] = label_value(claim.instance_id)
+    return {**marks, **(dict(pool.labels) if pool else {})}
+
+
+def asserted_labels(claim: Claim, pool: Pool | None, cluster_id: str, node: Node | None) -> dict[str, str]:
+    """What a node has to carry after it joined. Its instance type is the one that it came with, which a template may choose (S0-25)."""
+    wanted = node_labels(claim, pool, cluster_id)
+    if node is not None and node.labels.get(INSTANCE_TYPE_LABEL) and INSTANCE_TYPE_LABEL not in (pool.labels if pool else {}):
+        wanted.pop(INSTANCE_TYPE_LABEL, None)
+    return wanted
+
+
+def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_id: str) -> dict[str, str]:
+    """The labels that are known of a machine before it is rented, without those that a pool's document brings along."""
+    marks = {
+        NODEPOOL_LABEL: label_value(pool.partition("/")[2]),
+        NODECLASS_LABEL: label_value(node_class),
+        PROVIDER_LABEL: label_value(cloud),
+        PROVISIONED_LABEL: "true",
+        CLUSTER_LABEL: cluster_id,
+        GPU_TYPE_LABEL: label_value(offer.model),
+        GPU_COUNT_LABEL: str(offer.gpu_count),
+        GPU_MEMORY_LABEL: str(offer.gpu_memory_mib) if offer.gpu_memory_mib else "",
+        REGION_LABEL: label_value(offer.region),
+        SPOT_LABEL: "true" if offer.spot else "false",
+        INSTANCE_TYPE_LABEL: label_value(offer.instance_type),
+        TOPOLOGY_REGION_LABEL: label_value(offer.cloud_region or offer.region),
+    }
+    return {key: value for key, value in marks.items() if value}
+
+
+def node_annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:
+    """Annotations we own. Full texts stand here where a label had to be shortened."""
+    marks = {
+        INSTANCE_ID_LABEL: claim.instance_id,
+        PRICE_HOUR_ANNOTATION: str(claim.price),
+        CREATED_AT_ANNOTATION: claim.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        CLAIM_LABEL: claim.name,
+    }
+    return {**{key: value for key, value in marks.items() if value}, **(dict(pool.annotations) if pool else {})}
+
+
+def taints(pool: Pool | None) -> tuple[Taint, ...]:
+    """Taints that stay: the pool's, and tgp.io/ephemeral unless the pool itself names that key."""
+    own: tuple[Taint, ...] = pool.taints if pool else ()
+    return own if any(taint.key == EPHEMERAL.key for taint in own) else (*own, EPHEMERAL)
+
+
+def startup_taints(pool: Pool | None) -> tuple[Taint, ...]:
+    """Taints that must be gone before the node counts as initialized; ours is removed by us, the pool's by whoever set them."""
+    return (*(pool.startup_taints if pool else ()), INITIALIZING)
+
+
+def keys_of(pool: Pool | None) -> frozenset[str]:
+    """The label, annotation and taint keys that the pool's document brings along; they are ours to set on its nodes."""
+    if pool is None:
+        return frozenset()
+    return frozenset((*pool.labels, *pool.annotations, *(taint.key for taint in (*pool.taints, *pool.startup_taints))))

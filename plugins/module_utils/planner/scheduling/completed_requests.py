@@ -10,7 +10,7 @@ from datetime import datetime
 
 from ...model import Pool
 from ...model.reasons import ActionKind, Reason
-from ...units.durations import print_time
+from ...units.values import print_time
 from ..garbage_collection import document_gone
 from ..plan_builder import Draft
 

@@ -13,7 +13,7 @@ import typing as t
 from ...model import DevicePlugin, DevicePlugins, Expression, Node, NodeClass, Placement, Pool, Taint
 from ...model.labels import BETA_OS_LABEL, NODECLASS_LABEL, NODEPOOL_LABEL, OS_LABEL, PROVISIONED_LABEL
 from ...model.names import label_value
-from ..provisioning import node_labels
+from . import capacity
 from .binpacking import shown
 from .node_affinity import against_taints, holds
 
@@ -44,7 +44,7 @@ def answer(
         return Answer(YES, why)
     if plugins.problem:
         return Answer(UNKNOWN, f"the DaemonSets of the cluster could not be read: {plugins.problem}")
-    known, taints = _known_labels(pool, node_class), (*node_labels.taints(pool), node_labels.INITIALIZING)
+    known, taints = _known_labels(pool, node_class), (*capacity.taints(pool), capacity.INITIALIZING)
     each = [_serves(plugin, known, taints) for plugin in plugins.found]
     for word in (YES, UNKNOWN):
         if fitting := next((one for one in each if one.word == word), None):

@@ -12,8 +12,8 @@ from ...model import Claim, Node, Phase
 from ...model.reasons import ActionKind
 from ...model.resources import NEUTRAL_GPU
 from ..claim_sync import Settled
-from ..claims.phases import LIVE
-from ..claims.recovery import RETRY
+from ..claims.record import LIVE
+from ..cluster_state import RETRY
 from ..plan_builder import Draft
 from ..provisioning.registration import deadline
 from . import capacity

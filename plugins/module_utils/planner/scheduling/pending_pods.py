@@ -14,7 +14,7 @@ from ...model import Pod, Pool
 from ...model.cluster import DEFAULT_SCHEDULER
 from ...model.defaults import Settings
 from ...model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
-from ...units.durations import parse_duration, print_duration
+from ...units.values import parse_duration, print_duration
 from .binpacking import gpus
 
 LOWEST_PRIORITY: t.Final = -10  # of a pod that machines are rented for; the cluster autoscaler's usual bound

@@ -12,8 +12,8 @@ from decimal import Decimal
 
 from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, Tally, WaitingPod
 from ...model.reasons import Reason
-from ..claims.phases import BEFORE_READY, LIVE
-from ..claims.recovery import RETRY
+from ..claims.record import BEFORE_READY, LIVE
+from ..cluster_state import RETRY
 from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft

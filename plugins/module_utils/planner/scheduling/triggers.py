@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from ...model import Node, Pod
 from ...model.defaults import Settings
 from ...model.labels import DISRUPTED_TAINT, PROVISIONED_LABEL
-from ...units.durations import print_time
+from ...units.values import print_time
 from ..disruption.emptiness import counts
-from ..provisioning.node_labels import INITIALIZING
 from .binpacking import gpus
+from .capacity import INITIALIZING
 from .pending_pods import waits
 
 PODS_WAITING, NODES_ASKING, NODES_READY = "pods_waiting", "nodes_asking", "nodes_ready"

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from ...model import Node, Pod, Taint
 from ...model.labels import CLOUD_PROVIDER_TAINT_PREFIX, NODE_TAINT_PREFIX, PREFIX
-from ...units.durations import print_time
+from ...units.values import print_time
 from ..claims.spec_hash import generation
 from ..plan_builder import Draft
 from . import capacity, node_affinity

@@ -20,9 +20,21 @@ from ...core.http import Api
 from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...model.labels import PREFIX
-from ..base import EVERYTHING, CloudCheck, NothingBeside, certainly_not_made, invalid_launch, launch_error
-from ..provider import Entry, Wanted, text_option
-from ..readable import Warn, once, readable, silent
+from ..base import (
+    EVERYTHING,
+    CloudCheck,
+    Entry,
+    NothingBeside,
+    Wanted,
+    Warn,
+    certainly_not_made,
+    invalid_launch,
+    launch_error,
+    once,
+    readable,
+    silent,
+    text_option,
+)
 from .records import REGIONS, to_instance, to_offers
 
 if t.TYPE_CHECKING:

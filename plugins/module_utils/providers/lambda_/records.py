@@ -14,7 +14,7 @@ from ...core import redact
 from ...core.http import Api, part
 from ...model import Capability, Instance, Lane, Offer
 from ...planner.offers import gpu_models
-from ...planner.offers.regions import standard_region
+from ...planner.offers.requirements import standard_region
 
 REGIONS = {"us-midwest-1": "us-central", "us-midwest-2": "us-central"}  # Illinois, Ohio
 _FORMS_BY_TYPE = {"gpu_8x_v100": "V100-SXM2", "gpu_8x_a100": "A100-SXM"}  # where the description may leave the form out

@@ -11,7 +11,7 @@ from ...core import errors
 from ...core.clock import Clock
 from ...core.http import Answer, Api
 from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
-from ..readable import walk
+from ..base import walk
 
 if t.TYPE_CHECKING:
     import httpx

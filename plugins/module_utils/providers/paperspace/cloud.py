@@ -18,9 +18,7 @@ from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...model import Capability, Carrier, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...planner.offers import gpu_models
-from ..base import EVERYTHING, CloudCheck
-from ..provider import Entry, Wanted, text_option
-from ..readable import Warn, once, readable, silent
+from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option
 from .api import REFUSED, Calls, answered
 from .auxiliary_resources import Beside
 from .launch import SCRIPT_LIMIT, SETTINGS, check_request, choose_template, invalid, machine_body, outcome

@@ -16,7 +16,7 @@ from ...core.http import Api
 from ...model import Capability, Extra, Instance, InstanceState, Offer
 from ...model.names import PATTERN
 from ...planner.offers import gpu_models
-from ...planner.offers.regions import standard_region
+from ...planner.offers.requirements import standard_region
 from .types import NOT_OFFERED, REGIONS, disk_price, disk_step, machine_type, regions_of, short_region
 
 SCRIPT, NETWORK, ADDRESS = "startup-script", "private-network", "public-ip"

@@ -19,9 +19,7 @@ from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Answer, Api
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ..base import EVERYTHING, CloudCheck, NothingBeside
-from ..provider import Entry, Wanted, text_option
-from ..readable import Warn, once, readable, silent
+from ..base import EVERYTHING, CloudCheck, Entry, NothingBeside, Wanted, Warn, once, readable, silent, text_option
 from .api import Calls, is_problem
 from .launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
 from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers

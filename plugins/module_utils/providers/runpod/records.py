@@ -16,8 +16,7 @@ from ...core.clock import from_text
 from ...core.http import Api, part
 from ...model import Capability, Instance, InstanceState, Offer
 from ...planner.offers import gpu_models
-from ...planner.offers.regions import standard_region
-from ...planner.offers.requirements import gibibytes, gigabytes
+from ...planner.offers.requirements import gibibytes, gigabytes, standard_region
 
 SECURE, COMMUNITY = "SECURE", "COMMUNITY"
 USUAL_COUNTS = (1, 2, 4, 8)

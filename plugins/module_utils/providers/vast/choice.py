@@ -13,8 +13,7 @@ from decimal import Decimal
 from ...core import errors
 from ...model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, Quality
 from ...planner.offers import gpu_models, ranking
-from ...planner.offers.host_quality import good_enough
-from ...planner.offers.regions import region_matches
+from ...planner.offers.requirements import good_enough, region_matches
 from ..results import check_region, too_small, wrong_region
 from .regions import PLACES
 

@@ -22,10 +22,8 @@ from ...core.errors import Forbidden
 from ...core.http import Api
 from ...core.rate_limit import RetryPolicy
 from ...model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ...units.money import print_money
-from ..base import EVERYTHING, Cloud, CloudCheck, NothingBeside
-from ..provider import Entry, Wanted, text_option
-from ..readable import Warn, once, readable, silent, walk
+from ...units.values import print_money
+from ..base import EVERYTHING, Cloud, CloudCheck, Entry, NothingBeside, Wanted, Warn, once, readable, silent, text_option, walk
 from .api import GONE, VastApi
 from .choice import NODE_QUALITY
 from .launch import VM_IMAGE, body_of, outcome, refused

@@ -13,8 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from ...core import redact
 from ...core.http import Api, part
 from ...model import Capability, Instance, InstanceState, Lane, Offer
-from ...planner.offers.regions import standard_region
-from ...planner.offers.requirements import gibibytes, gigabytes
+from ...planner.offers.requirements import gibibytes, gigabytes, standard_region
 from .gpu_names import memory_mib, model_of
 from .regions import PLACES
 

@@ -14,8 +14,7 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Lane, Offer, OfferQuery
-from ...planner.offers.host_quality import outlasts
-from ...planner.offers.requirements import gigabytes
+from ...planner.offers.requirements import gigabytes, outlasts
 from .api import VastApi
 from .gpu_names import least_cuda, spellings
 

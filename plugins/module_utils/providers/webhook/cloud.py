@@ -29,10 +29,8 @@ from ...core.http import Api, check_headers
 from ...core.rate_limit import RetryPolicy, resend
 from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
-from ..base import EVERYTHING, CloudCheck, NothingBeside
-from ..provider import Entry, Wanted, text_option
-from .machines import key_hosts, machines_of, root_of
-from .targets import LINK_LOCAL, Origin, faults, is_link_local
+from ..base import EVERYTHING, CloudCheck, Entry, NothingBeside, Wanted, text_option
+from .machines import LINK_LOCAL, Origin, faults, is_link_local, key_hosts, machines_of, root_of
 
 if t.TYPE_CHECKING:
     import httpx

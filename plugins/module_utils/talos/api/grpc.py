@@ -14,8 +14,7 @@ import time
 import typing as t
 from urllib.parse import unquote
 
-from ...core.errors import ApiError, BadShape, LostAnswer
-from ...core.lazy_import import lazy
+from ...core.errors import ApiError, BadShape, LostAnswer, lazy
 
 if t.TYPE_CHECKING:
     from h2 import config, connection, events, exceptions

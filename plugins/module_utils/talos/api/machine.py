@@ -17,7 +17,7 @@ import ssl
 import typing as t
 
 from ...core.errors import ApiError, BadShape, LostAnswer, Unreachable
-from ...units.networks import Network
+from ...units.values import Network
 from .grpc import CertificateWanted, GrpcError, unary
 from .peer import Untrusted, fingerprint, pin, refusal, vouched
 

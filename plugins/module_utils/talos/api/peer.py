@@ -15,9 +15,8 @@ import hashlib
 import ipaddress
 import typing as t
 
-from ...core.errors import BadShape, InvalidInput, TgpError
-from ...core.lazy_import import lazy
-from ...units.networks import Network
+from ...core.errors import BadShape, InvalidInput, TgpError, lazy
+from ...units.values import Network
 
 if t.TYPE_CHECKING:
     from cryptography import exceptions, x509

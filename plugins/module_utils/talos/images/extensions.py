@@ -10,7 +10,7 @@ import difflib
 import re
 import typing as t
 
-from ..versions import plain
+from ..spec import plain
 
 _OWNER = "siderolabs/"
 _REFERENCE = re.compile(r"(?:[a-z0-9.:-]+/)?siderolabs/([a-z0-9-]+):(\S+)")

@@ -15,9 +15,9 @@ from ...core import errors
 from ...core.http import Api
 from ...core.rate_limit import RetryPolicy
 from ...core.task import Task
-from ..versions import plain
+from ..spec import plain
 from .extensions import Extension
-from .schematic import Schematic, canonical
+from .schematic import Schematic, canonical_text
 
 if t.TYPE_CHECKING:
     import httpx
@@ -181,7 +181,7 @@ class ImageFactory:
 def computed(schematic: Schematic) -> str | None:
     """The id, where it is certain without the factory; None where the factory might quote something."""
     try:
-        return hashlib.sha256(canonical(schematic).encode()).hexdigest()
+        return hashlib.sha256(canonical_text(schematic).encode()).hexdigest()
     except errors.InvalidInput as error:
         if error.details.get("uncertain"):
             return None

@@ -38,7 +38,7 @@ def plain_only(value: t.Any) -> str:
     return value
 
 
-def canonical(schematic: Schematic, write: Write | None = None) -> str:
+def canonical_text(schematic: Schematic, write: Write | None = None) -> str:
     """The text that is hashed. ``write`` writes one string.
 
     InvalidInput for unknown fields, and for strings that ``write`` does not take. Without it all has to be certain: the quoting of strings,
@@ -72,7 +72,7 @@ def canonical(schematic: Schematic, write: Write | None = None) -> str:
 
 def schematic_id(schematic: Schematic) -> str:
     """64 hex digits. Sort extensions before: their order counts."""
-    return hashlib.sha256(canonical(schematic).encode()).hexdigest()
+    return hashlib.sha256(canonical_text(schematic).encode()).hexdigest()
 
 
 def gpu_schematic(extensions: t.Iterable[str], kernel_args: t.Iterable[str] = ()) -> dict[str, t.Any]:

@@ -11,13 +11,13 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.task import Task
-from ..documents import parse
+from ..spec import DEFAULT_TALOS, OLDEST, minor, plain
+from ..template import parse
 from ..validation.secret_scan import refuse_secrets
-from ..versions import DEFAULT_TALOS, OLDEST, minor, plain
 from .extensions import Extension, WantedExtension, disagreements, missing, wish
 from .factory import PUBLIC, ImageFactory, computed, images, open_factory
 from .nvidia import Driver, architecture, driver_for, mismatches, needs_fabric_manager
-from .schematic import canonical
+from .schematic import canonical_text
 
 MESH = {"tailscale": "siderolabs/tailscale"}
 
@@ -41,7 +41,7 @@ def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.An
     """The schematic that the options describe, and its extensions with the versions they were asked in."""
     base: dict[str, t.Any] = dict(params["schematic"] or {})
     refuse_secrets(base)
-    canonical(base, str)  # its form is looked at before its parts are
+    canonical_text(base, str)  # its form is looked at before its parts are
     customization: dict[str, t.Any] = dict(base.get("customization") or {})
     systems: dict[str, t.Any] = dict(customization.get("systemExtensions") or {})
     listed = systems.get("officialExtensions") or []
@@ -93,14 +93,16 @@ def _wanted(task: Task, factory: ImageFactory | None, version: str) -> dict[str,
                 remedy="Let the Image Factory number it: offline: false.",
             )
         task.warn("Nobody was asked whether Talos has these extensions: offline is true.")
-        return _result(params, number, canonical(schematic), version, official, changed=False)
+        return _result(params, number, canonical_text(schematic), version, official, changed=False)
     text = factory.known(number) if number is not None else None
     changed = text is None
     if changed and not task.check_mode:
         number, text = factory.register(schematic)
     if changed and number is None:
         task.warn("The id is not known before the Image Factory is asked for it, which check mode does not do.")
-    result = _result(params, number or "", text or (canonical(schematic) if number else ""), version, official, changed=changed)
+    result = _result(
+        params, number or "", text or (canonical_text(schematic) if number else ""), version, official, changed=changed
+    )
     if task.diff_mode:
         result["diff"] = {"before": "" if changed else result["schematic"], "after": result["schematic"]}
     return result

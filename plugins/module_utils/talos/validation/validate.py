@@ -17,11 +17,10 @@ from ...core.errors import InvalidInput
 from ...model import Lane
 from ...model.mesh import Tunnel
 from ..config import build
-from ..documents import Document, at, machine_document
-from ..images.image_choice import image_problems
+from ..images.nvidia import image_problems
 from ..secrets import ClusterSecrets
-from ..spec import NodeSpec
-from ..versions import DEFAULT_TALOS, KUBERNETES, OLDEST, minor, tag_of
+from ..spec import DEFAULT_TALOS, KUBERNETES, OLDEST, NodeSpec, minor, tag_of
+from ..template import Document, at, machine_document
 from . import rules, schema_data
 
 MODES = ("metal", "cloud", "container")

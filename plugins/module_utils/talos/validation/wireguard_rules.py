@@ -11,8 +11,8 @@ import typing as t
 
 from ...model.mesh import Tunnel
 from ...planner.provisioning.wireguard_rules import KEY, endpoint_of, is_key
-from ...units.networks import Network, overlap
-from ..documents import Document, items_at
+from ...units.values import Network, overlap
+from ..template import Document, items_at
 
 _OTHER_LINKS = ("BondConfig", "BridgeConfig", "DummyLinkConfig", "LinkConfig", "VLANConfig", "VRFConfig")
 

@@ -12,9 +12,8 @@ from decimal import Decimal, InvalidOperation
 from ...core import errors, redact
 from ...core.http import Api
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ...planner.offers.regions import standard_region
-from ..base import EVERYTHING, CloudCheck, NothingBeside
-from ..provider import Entry, Wanted, text_option
+from ...planner.offers.requirements import standard_region
+from ..base import EVERYTHING, CloudCheck, Entry, NothingBeside, Wanted, text_option
 
 if t.TYPE_CHECKING:
     import httpx
