@@ -34,8 +34,8 @@ def _wait_for_the_worker() -> None:
         return
 
     def arrived(number: int, _frame: types.FrameType | None) -> None:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
         for worker in multiprocessing.active_children():
             if worker.pid is not None:
                 os.kill(worker.pid, signal.SIGTERM)

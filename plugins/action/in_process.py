@@ -172,8 +172,8 @@ class ActionModule(ActionBase):
         usage = check(load_extra_vars(self._loader), words) if words else None
         if usage is None:
             return
-        for one in usage.old:
-            display.deprecated(renamed(one), version=OLD_NAMES_END, collection_name="tgp.gpu")
+        for name in usage.old:
+            display.deprecated(renamed(name), version=OLD_NAMES_END, collection_name="tgp.gpu")
         if usage.problems:
             raise AnsibleActionFail(" ".join(usage.problems))
 
@@ -187,24 +187,25 @@ class ActionModule(ActionBase):
 
     def _environment(self) -> dict[str, str]:
         """The keyword ``environment`` of play, block and task: what a module's own process would be started with."""
-        found: dict[str, str] = {}
+        environment: dict[str, str] = {}
         levels = self._task.environment or []
         for given in levels if isinstance(levels, list) else [levels]:
             variables = self._templar.template(given) if given else {}
             if not isinstance(variables, dict):
                 raise AnsibleActionFail(f"environment is no mapping of names to values, but {type(variables).__name__}.")
-            found.update({str(name): str(value) for name, value in variables.items()})
-        return found
+            environment.update({str(name): str(value) for name, value in variables.items()})
+        return environment
 
 
 def explained(message: str, options: t.Collection[str], variables: t.Mapping[str, str]) -> str:
     """Ansible's message about an argument, with what was probably meant, and with the names of ``variables``."""
     unknown = re.match(r"Unsupported parameters for \([^)]*\) module: (.*?)\. Supported", message)
-    words = [(one, list(options)) for one in (unknown[1].split(", ") if unknown else ())]
+    words = [(word, list(options)) for word in (unknown[1].split(", ") if unknown else ())]
     words += [
-        (got, known.split(", ")) for known, got in re.findall(r" must be one (?:or more )?of: (.*?)[,.] [gG]ot.*?: (\S+)", message)
+        (got, allowed.split(", "))
+        for allowed, got in re.findall(r" must be one (?:or more )?of: (.*?)[,.] [gG]ot.*?: (\S+)", message)
     ]
-    near = [found for word, known in words for found in difflib.get_close_matches(word, known, 1, 0.6)]
+    near = [match for word, allowed in words for match in difflib.get_close_matches(word, allowed, 1, 0.6)]
     for option, variable in variables.items():
         message = re.sub(rf"(argument '|value of |parameters? '?|required arguments: ){option}\b", rf"\g<1>{variable}", message)
     return f"{message.rstrip('.')}. Did you mean {' or '.join(near)}?" if near else message

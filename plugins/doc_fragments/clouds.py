@@ -16,4 +16,4 @@ _FIRST, *_REST = (Lambda, Paperspace, RunPod, Vast, Webhook)
 
 class ModuleDocFragment:
     # annotated, because the YAML check of ansible-test reads plain assignments only and understands no expression
-    DOCUMENTATION: str = _FIRST.DOCUMENTATION + "".join(one.DOCUMENTATION.partition("options:\n")[2] for one in _REST)
+    DOCUMENTATION: str = _FIRST.DOCUMENTATION + "".join(fragment.DOCUMENTATION.partition("options:\n")[2] for fragment in _REST)

@@ -71,15 +71,15 @@ class LookupModule(LookupBase):
 
     def run(self, terms: list[t.Any], variables: dict[str, t.Any] | None = None, **kwargs: t.Any) -> list[t.Any]:
         self.set_options(var_options=variables, direct=kwargs)
-        known: dict[str, t.Any] = variables or {}
+        defined: dict[str, t.Any] = variables or {}
         extra, only = load_extra_vars(self._loader), self.get_option("extra_only")
         words = self._flatten(terms)
         if self.get_option("strict"):
             _refuse_unknown(extra, words)
         given: dict[str, t.Any] = {}
         for word in words:
-            if name := source(word, known, extra, extra_only=word in only):
-                value = self._templar.template(known[name])
+            if name := source(word, defined, extra, extra_only=word in only):
+                value = self._templar.template(defined[name])
                 if value is not None and value != "":
                     given[word] = value
         return [given]
@@ -87,7 +87,7 @@ class LookupModule(LookupBase):
 
 def _refuse_unknown(extra: t.Collection[str], words: t.Collection[str]) -> None:
     usage = check(extra, words)
-    for one in usage.old:
-        display.deprecated(renamed(one), version=OLD_NAMES_END, collection_name="tgp.gpu")
+    for name in usage.old:
+        display.deprecated(renamed(name), version=OLD_NAMES_END, collection_name="tgp.gpu")
     if usage.problems:
         raise AnsibleLookupError(" ".join(usage.problems))

@@ -57,8 +57,8 @@ def configure(task: Task) -> dict[str, t.Any]:
     if problems:
         raise InvalidInput("No configuration was made.", problems=problems)
     _second_opinion(task, next((spec for spec, _one in made if spec.lane is Lane.TALOS), None), template)
-    for spec, one in made:
-        for warning in one.warnings:
+    for spec, rendered in made:
+        for warning in rendered.warnings:
             task.warn(f"{spec.name}: {warning}")
     return _result(task, made)
 
@@ -222,25 +222,25 @@ def _result(task: Task, made: t.Sequence[tuple[NodeSpec, Payload]]) -> dict[str,
         except OSError as error:
             raise InvalidInput(f"The folder {dest} cannot be made: {error.strerror}.") from None
     configs, diffs, changed = [], [], False
-    for spec, one in made:
+    for spec, rendered in made:
         entry: dict[str, t.Any] = {
             "name": spec.name,
             "lane": spec.lane.value,
-            "carrier": one.carrier,
-            "bytes": len(one.text.encode()),
-            "sha256": hashlib.sha256(one.text.encode()).hexdigest(),
-            "warnings": list(one.warnings),
+            "carrier": rendered.carrier,
+            "bytes": len(rendered.text.encode()),
+            "sha256": hashlib.sha256(rendered.text.encode()).hexdigest(),
+            "warnings": list(rendered.warnings),
         }
         if dest:
-            path = os.path.join(dest, spec.name + (".yaml" if one.carrier == "machine-config" else ".cloud-init"))
+            path = os.path.join(dest, spec.name + (".yaml" if rendered.carrier == "machine-config" else ".cloud-init"))
             entry["path"] = path
-            before = _write(path, one.text, task.check_mode)
-            if before != one.text:
+            before = _write(path, rendered.text, task.check_mode)
+            if before != rendered.text:
                 changed = True
-                texts = {"before": _shown(before or ""), "after": _shown(one.text)}
+                texts = {"before": _shown(before or ""), "after": _shown(rendered.text)}
                 diffs.append({"before_header": path, "after_header": path, **texts})
         if task.params["reveal"]:
-            entry["content"] = base64.b64encode(one.text.encode()).decode()
+            entry["content"] = base64.b64encode(rendered.text.encode()).decode()
         configs.append(entry)
     result: dict[str, t.Any] = {"changed": changed, "configs": configs}
     if task.params["reveal"]:

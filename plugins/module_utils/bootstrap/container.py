@@ -161,12 +161,12 @@ def _check_variables(environment: t.Mapping[str, str], name: str, cloud: str) ->
     long = sorted(key for key, value in environment.items() if max(len(key), len(value)) > _VARIABLE_LIMIT)
     total = sum(len(key) + len(value) for key, value in environment.items())
     if long or total > _SUM_LIMIT:
-        what = (
+        excess = (
             f"{', '.join(long)} longer than {_VARIABLE_LIMIT} characters"
             if long
             else f"{total} characters together, {_SUM_LIMIT} are taken"
         )
         raise InvalidInput(
-            f"{cloud} does not carry the environment of {name}: {what}.",
+            f"{cloud} does not carry the environment of {name}: {excess}.",
             remedy="Make the values of template.spec.service.environment shorter, or put them into the image.",
         )

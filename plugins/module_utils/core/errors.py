@@ -197,8 +197,8 @@ def note_detail(kept: str, sentence: str) -> None:
     if SIGN not in kept:
         return
     with _mutex:
-        for said in {sentence, " ".join(sentence.split())}:
-            piece = f"{kept}: {said}"
+        for wording in {sentence, " ".join(sentence.split())}:
+            piece = f"{kept}: {wording}"
             _details.pop(piece, None)
             _details[piece] = kept
         while len(_details) > _MOST:

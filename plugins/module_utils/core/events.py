@@ -60,8 +60,8 @@ class Events:
         """Append one line and return its number in the run; 0 when there is no log, or it cannot be written."""
         if not self._path:
             return 0
-        said = {key: plain(value) for key, value in facts.items() if value not in (None, "", (), [], {})}
-        fields = shortened(redact_all(without_details(said)))
+        given = {key: plain(value) for key, value in facts.items() if value not in (None, "", (), [], {})}
+        fields = shortened(redact_all(without_details(given)))
         with self._mutex:
             try:
                 return self._append(kind, fields)

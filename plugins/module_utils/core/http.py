@@ -103,10 +103,10 @@ def _word(code: t.Any) -> str | None:
     return code if isinstance(code, str) else None
 
 
-def path_segment(value: str, what: str) -> str:
+def path_segment(value: str, label: str) -> str:
     """A value as one segment of a path. An empty one would address something else altogether. Raises InvalidInput."""
     if value in ("", ".", ".."):
-        raise errors.InvalidInput(f"{value!r} is not a {what}.", field=what)
+        raise errors.InvalidInput(f"{value!r} is not a {label}.", field=label)
     return quote(value, safe="")
 
 
@@ -269,7 +269,7 @@ class Api:
 
     def _once(self, request: _Request) -> Answer:
         self.take_turn(request.pace)
-        what = redact(f"{request.method} {request.path}")  # errors are kept in claims, and an address may hold a secret
+        operation = redact(f"{request.method} {request.path}")  # errors are kept in claims, and an address may hold a secret
         try:
             built = request.built(self._client)
             before = self.clock.now()
@@ -278,15 +278,15 @@ class Api:
             body = self._body(response, request.timeout or self._timeout)
             text = body.decode(response.encoding or "utf-8", "replace")
         except httpx.HTTPError as error:
-            raise self._transport_error(what, error) from error
+            raise self._transport_error(operation, error) from error
         except httpx.InvalidURL as error:
-            raise errors.Unreachable(f"{self.service}: {what} has no valid address: {error}", service=self.service) from error
+            raise errors.Unreachable(f"{self.service}: {operation} has no valid address: {error}", service=self.service) from error
         except RuntimeError as error:
-            raise self._after_close(what, error) from error
+            raise self._after_close(operation, error) from error
         answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(body))
         if 200 <= answer.status < 300 or answer.status in request.ok:
             return answer
-        raise self.error(what, answer)
+        raise self.error(operation, answer)
 
     def _body(self, response: httpx.Response, timeout: float) -> bytes:
         """All of it. The client's own limit is the pause between two pieces: a sender that drips would hold a run, and its lock, for ever."""
@@ -300,24 +300,24 @@ class Api:
             response.close()
         return b"".join(pieces)
 
-    def _after_close(self, what: str, error: RuntimeError) -> Exception:
+    def _after_close(self, operation: str, error: RuntimeError) -> Exception:
         """A thread that follows something may want one more answer when the run is over and its connections are closed."""
         if not self._client.is_closed:
             return error
-        return errors.ApiError(f"{self.service}: {what} was not sent: the connections are closed.", service=self.service)
+        return errors.ApiError(f"{self.service}: {operation} was not sent: the connections are closed.", service=self.service)
 
-    def _transport_error(self, what: str, error: Exception) -> errors.ApiError:
+    def _transport_error(self, operation: str, error: Exception) -> errors.ApiError:
         name = type(error).__name__
         reason = redact(str(error)) or name
         if name in _NOT_SENT:
             return errors.Unreachable(
-                f"{self.service}: {what} could not be sent to {self.base_url}: {reason}.",
+                f"{self.service}: {operation} could not be sent to {self.base_url}: {reason}.",
                 remedy="Check the address, name resolution and the network.",
                 service=self.service,
             )
-        return errors.LostAnswer(f"{self.service}: no answer to {what} ({name}: {reason}).", service=self.service)
+        return errors.LostAnswer(f"{self.service}: no answer to {operation} ({name}: {reason}).", service=self.service)
 
-    def error(self, what: str, answer: Answer) -> errors.ApiError:
+    def error(self, operation: str, answer: Answer) -> errors.ApiError:
         """The exception that stands for a non-2xx answer."""
         code, sentence = self._explain(answer.json, answer.text)
         status = answer.status
@@ -328,33 +328,33 @@ class Api:
         if kind is errors.RateLimited:
             details["retry_after"] = retry_after(answer, self.clock)
         remedy = self._hint if kind is errors.Unauthorized else ""
-        said = redact(sentence).rstrip(". ") or "no text"
-        kept = f"{self.service}: {what}{SIGN}{status}{f' {code}' if code else ''}"
-        message = f"{kept}: {said}."
+        wording = redact(sentence).rstrip(". ") or "no text"
+        kept = f"{self.service}: {operation}{SIGN}{status}{f' {code}' if code else ''}"
+        message = f"{kept}: {wording}."
         if self.service != "kubernetes" and not 300 <= status < 400:
-            note_detail(kept, said)  # the cluster that holds the records may read its own words there
+            note_detail(kept, wording)  # the cluster that holds the records may read its own words there
         if request_id := answer.headers.get("x-tailscale-request-id"):
             message += f" (request {request_id})"
         return kind(message, remedy=remedy, **details)
 
-    def _json(self, answer: Answer, what: str) -> t.Any:
+    def _json(self, answer: Answer, operation: str) -> t.Any:
         if answer.json is None:
-            raise self.bad_shape(what, "it is not JSON")
+            raise self.bad_shape(operation, "it is not JSON")
         return answer.json
 
-    def bad_shape(self, what: str, why: str) -> errors.BadShape:
+    def bad_shape(self, operation: str, why: str) -> errors.BadShape:
         """The exception for an answer of a form nobody documented."""
         return errors.BadShape(
-            f"{self.service}: the answer to {redact(what)} is not understood: {why}. It is not taken as an empty list.",
+            f"{self.service}: the answer to {redact(operation)} is not understood: {why}. It is not taken as an empty list.",
             remedy="A proxy, an outage page or a change of the API; look at the address and try again later.",
             service=self.service,
             why=why,
         )
 
-    def expect(self, value: t.Any, kind: type[_T], what: str, field: str = "the answer") -> _T:
+    def expect(self, value: t.Any, kind: type[_T], operation: str, field: str = "the answer") -> _T:
         """``value`` if it is a ``kind``, else BadShape naming the field."""
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.bad_shape(what, f"{field} should be a {kind.__name__} and is {type(value).__name__}")
+            raise self.bad_shape(operation, f"{field} should be a {kind.__name__} and is {type(value).__name__}")
         return value
 
 
@@ -419,12 +419,12 @@ class _Lines:
 
 def _decode(body: bytes) -> t.Any:
     try:
-        found = json.loads(body)
+        decoded = json.loads(body)
     except ValueError:
         return None
     if b"\\ud" in body or b"\\uD" in body:  # half of a character can be read, but never be written down again
-        found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
-    return found
+        decoded = json.loads(json.dumps(decoded, ensure_ascii=False).encode("utf-8", "replace"))
+    return decoded
 
 
 def retry_after(answer: Answer, clock: Clock) -> float | None:
@@ -437,8 +437,8 @@ def retry_after(answer: Answer, clock: Clock) -> float | None:
     try:
         moment = email.utils.parsedate_to_datetime(value)
     except (TypeError, ValueError):
-        said = answer.json.get("retry_after") if isinstance(answer.json, dict) else None
-        return max(0.0, float(said)) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+        seconds = answer.json.get("retry_after") if isinstance(answer.json, dict) else None
+        return max(0.0, float(seconds)) if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return max(0.0, (moment - clock.now()).total_seconds())

@@ -194,8 +194,8 @@ class Sender:
             except OSError as error:
                 raise TgpError(f"{self._command[0]} cannot be started: {error.strerror}.") from None
             if completed.returncode:
-                said = " ".join(completed.stderr.split())[:200]
-                raise ServerError(f"{self._command[0]} ended with {completed.returncode}{f': {said}' if said else ''}.")
+                stderr = " ".join(completed.stderr.split())[:200]
+                raise ServerError(f"{self._command[0]} ended with {completed.returncode}{f': {stderr}' if stderr else ''}.")
 
         self._retried(once, end)
 

@@ -71,8 +71,8 @@ def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
         elif name.removeprefix(PREFIX) in WORDS:
             problems.append(f"{name} means nothing to this playbook, which takes {', '.join(names)}.")
         elif _of_a_role(name):
-            known = role_variables()
-            like_a_roles = [] if name in known else difflib.get_close_matches(name, known, 1, _LIKE_A_ROLES)
+            role_names = role_variables()
+            like_a_roles = [] if name in role_names else difflib.get_close_matches(name, role_names, 1, _LIKE_A_ROLES)
             if like_a_roles:
                 problems.append(f"{name} is no variable of a role. Did you mean {like_a_roles[0]}?")
         else:
@@ -91,8 +91,8 @@ def renamed(name: str) -> str:
 
 def called(options: t.Iterable[str], words: t.Collection[str]) -> dict[str, str]:
     """Module options to the variables under which a user of the playbook gives them."""
-    found = {option: _WORD_OF.get(option, option) for option in options}
-    return {option: f"{PREFIX}{word}" for option, word in found.items() if word in words}
+    words_by_option = {option: _WORD_OF.get(option, option) for option in options}
+    return {option: f"{PREFIX}{word}" for option, word in words_by_option.items() if word in words}
 
 
 @functools.cache

@@ -59,8 +59,8 @@ def _wrong_token(findings: Findings) -> ProbableCause | None:
         return None
     line = findings.says(_UNAUTHORIZED)
     gone = findings.token_found is False
-    known = findings.token_found is not None and findings.token_expires is not None
-    over = known and findings.token_expires is not None and findings.token_expires <= findings.now
+    token_known = findings.token_found is not None and findings.token_expires is not None
+    over = token_known and findings.token_expires is not None and findings.token_expires <= findings.now
     if not (line or gone or over):
         return None
     if over and findings.token_expires is not None:

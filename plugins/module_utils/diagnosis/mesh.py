@@ -84,10 +84,10 @@ def _tags(findings: Findings) -> ProbableCause | None:
 
 def _other_words(findings: Findings) -> ProbableCause | None:
     """What else a refused login says of itself; what also needs a look at key, policy or network is told by the other rules."""
-    told = meaning("\n".join(findings.console or ())) if _absent(findings) else None
-    if told is None or told.cause in ("key_used", "key_expired", "key_over", "tags", "server"):
+    log_meaning = meaning("\n".join(findings.console or ())) if _absent(findings) else None
+    if log_meaning is None or log_meaning.cause in ("key_used", "key_expired", "key_over", "tags", "server"):
         return None
-    return ProbableCause("mesh_login_refused", told.text, told.remedy, (quoted(told.quote),))
+    return ProbableCause("mesh_login_refused", log_meaning.text, log_meaning.remedy, (quoted(log_meaning.quote),))
 
 
 def _no_way(findings: Findings) -> ProbableCause | None:

@@ -47,10 +47,10 @@ def wrong_version(kubelet: str, server: str) -> str:
 
 def wrong_image(annotations: dict[str, str], schematic: str) -> str:
     """Why the Node runs another Talos image than ordered; empty when it does not, or does not say."""
-    found = annotations.get("extensions.talos.dev/schematic", "")
+    actual = annotations.get("extensions.talos.dev/schematic", "")
     return (
-        f"its image is of schematic {found[:12]}…, ordered was {schematic[:12]}…"
-        if found and schematic and found != schematic
+        f"its image is of schematic {actual[:12]}…, ordered was {schematic[:12]}…"
+        if actual and schematic and actual != schematic
         else ""
     )
 

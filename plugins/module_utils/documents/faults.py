@@ -80,13 +80,13 @@ def _odd_keys(value: t.Any, path: tuple[str | int, ...]) -> t.Iterator[str]:
             yield from _odd_keys(inner, (*path, place))
 
 
-def unknown_field(kind: str, path: str, name: str, known: t.Collection[str]) -> str:
+def unknown_field(kind: str, path: str, name: str, fields: t.Collection[str]) -> str:
     """What to say of a field that is not known at ``path`` (dotted, without list places)."""
     full = f"{path}.{name}" if path else name
     plain = re.sub(r"\[\d+\]", "", full)
     if plain in REFUSED:
         return f"{full}: {REFUSED[plain]}."
-    return f"{full}: unknown field. {_suggestion(kind, plain, name, known)}"
+    return f"{full}: unknown field. {_suggestion(kind, plain, name, fields)}"
 
 
 def dotted(steps: t.Iterable[str | int]) -> str:
@@ -113,7 +113,7 @@ def _sentences(kind: str, error: t.Any) -> t.Iterator[str]:
         case "type":
             wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
             hint = f" Write {schema['description']}." if "description" in schema else ""
-            words = " or ".join(_TYPES[one] for one in wanted)
+            words = " or ".join(_TYPES[type_name] for type_name in wanted)
             yield f"{path or 'the document'}: {words} is needed, not {_shown(error.instance)}.{hint}"
         case "enum" | "const":
             yield _choice(path, error)
@@ -145,16 +145,16 @@ def _shown(value: t.Any) -> str:
     return f"{word} ({value!r})" if isinstance(value, (str, int, float)) and len(repr(value)) < 60 else word
 
 
-def _suggestion(kind: str, plain: str, name: str, known: t.Collection[str]) -> str:
+def _suggestion(kind: str, plain: str, name: str, fields: t.Collection[str]) -> str:
     elsewhere = sorted(place for place in _places(KINDS[kind]) if place.rpartition(".")[2] == name)
     if elsewhere:
         return f"Did you mean {elsewhere[0]}?"
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    near = near or [one for one in known if one.lower() == name.replace("_", "").replace("-", "").lower()]
+    near = difflib.get_close_matches(name, list(fields), n=1, cutoff=0.6)
+    near = near or [field for field in fields if field.lower() == name.replace("_", "").replace("-", "").lower()]
     if near:
         return f"Did you mean {near[0]}?"
     where = plain.rpartition(".")[0]
-    return f"Known {'in ' + where if where else 'here'}: {', '.join(sorted(known))}."
+    return f"Known {'in ' + where if where else 'here'}: {', '.join(sorted(fields))}."
 
 
 def _places(schema: Schema, path: str = "") -> t.Iterator[str]:

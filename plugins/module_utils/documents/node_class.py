@@ -42,9 +42,9 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *,
     cost = reader.money(limits.get("maxHourlyCost"), "spec.limits.maxHourlyCost")
     template = template_text(talos, reader)
     mesh = mesh_choice(spec, choices, reader)
-    for field, what in (("maxNodes", "the number of machines"), ("maxHourlyCost", "what they cost together")):
+    for field, quantity in (("maxNodes", "the number of machines"), ("maxHourlyCost", "what they cost together")):
         if field not in limits:
-            reader.warn(f"spec.limits.{field}", f"is not set, so {what} is not limited.")
+            reader.warn(f"spec.limits.{field}", f"is not set, so {quantity} is not limited.")
     return NodeClass(
         name=document["metadata"]["name"],
         clouds=choices,
@@ -183,18 +183,18 @@ def _choices(
 
 
 def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str, t.Any]:
-    known = ENTRIES[cloud].settings
+    schemas = ENTRIES[cloud].settings
     for name, value in settings.items():
-        if name not in known:
+        if name not in schemas:
             text = (
-                unknown_field("GPUNodeClass", path, name, known)
-                if known
+                unknown_field("GPUNodeClass", path, name, schemas)
+                if schemas
                 else f"{path}.{name}: {cloud} takes no settings in this version."
             )
             reader.fault(*t.cast("tuple[str, str]", tuple(text.split(": ", 1))))
             continue
-        for error in validator(known[name]).iter_errors(value):
-            wanted = ", ".join(known[name]["enum"]) if error.validator == "enum" else ""
+        for error in validator(schemas[name]).iter_errors(value):
+            wanted = ", ".join(schemas[name]["enum"]) if error.validator == "enum" else ""
             reader.fault(
                 f"{path}.{name}", f"{value!r} is not possible here. Use one of {wanted}." if wanted else f"{error.message}."
             )
@@ -203,15 +203,15 @@ def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str
 
 def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Sequence[Machine]) -> tuple[Machine, ...]:
     listed = [
-        (f"{path}.{word}[{place}]", one) for word in ("machines", "nodeGroups") for place, one in enumerate(entry.get(word, ()))
+        (f"{path}.{word}[{place}]", item) for word in ("machines", "nodeGroups") for place, item in enumerate(entry.get(word, ()))
     ]
     if cloud != OWN_MACHINES:
         if listed:
             reader.fault(path, f"machines are for {OWN_MACHINES} only; {cloud} has its own. Remove them.")
         return ()
     machines: dict[str, Machine] = {}
-    for place, one in listed:
-        machine = _machine(one, place, reader)
+    for place, item in listed:
+        machine = _machine(item, place, reader)
         if machine.name in machines:
             reader.fault(f"{place}.name", f"{machine.name} is listed twice.")
         machines[machine.name] = machine
@@ -306,8 +306,8 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
         keepalive=reader.duration(wish.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
     )
     some_node = reservations.end_of(wireguard_hub, f"{network[-2]}/{network.prefixlen}", "")
-    for field, what in wireguard_rules.hub_faults(some_node):
-        reader.fault(f"{_HERE}.{_FIELDS[field]}", what)
+    for field, fault in wireguard_rules.hub_faults(some_node):
+        reader.fault(f"{_HERE}.{_FIELDS[field]}", fault)
     return wireguard_hub
 
 
@@ -337,10 +337,10 @@ def quality(needs: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
     )
 
 
-def of_nodes(known: t.Container[str], settings: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
+def of_nodes(supported: t.Container[str], settings: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
     """What the ``settings`` (``path``) of a cloud that has such settings say of hosts of nodes."""
-    bandwidth = settings.get("minBandwidth") if "minBandwidth" in known else None
-    reliability = settings.get("minReliability") if "minReliability" in known else None
+    bandwidth = settings.get("minBandwidth") if "minBandwidth" in supported else None
+    reliability = settings.get("minReliability") if "minReliability" in supported else None
     return Quality(
         min_reliability=share(reliability, f"{path}.minReliability", reader, most=100),
         min_bandwidth=bandwidth if isinstance(bandwidth, int) else None,

@@ -134,9 +134,11 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
     if cloud == OWN_MACHINES and not machines:
         reader.fault("spec.provider", "no own machines are configured. Give node groups.")
     choices = tuple(
-        CloudChoice(one, credentials=credentials, machines=tuple(machines) if one == OWN_MACHINES else (), implicit=not cloud)
-        for one in ([cloud] if cloud else ENTRIES)
-        if one != OWN_MACHINES or cloud
+        CloudChoice(
+            cloud_name, credentials=credentials, machines=tuple(machines) if cloud_name == OWN_MACHINES else (), implicit=not cloud
+        )
+        for cloud_name in ([cloud] if cloud else ENTRIES)
+        if cloud_name != OWN_MACHINES or cloud
     )
     model = reader.model(spec["gpuType"], "spec.gpuType")
     template = template_text(talos, reader)
@@ -193,20 +195,20 @@ def _requirement(entry: Spec, path: str, places: t.Sequence[str], reader: Reader
         reader.fault(f"{path}.values", f"{operator} needs at least one value.")
     elif operator in words.NUMBER_OPERATORS:
         _number(key, operator, values, path, reader)
-    elif key in words.WHOLE_KEYS and any(not (one.isascii() and one.isdigit()) for one in values):
+    elif key in words.WHOLE_KEYS and any(not (value.isascii() and value.isdigit()) for value in values):
         reader.fault(
             f"{path}.values",
             f'{key} is a whole number{", in MiB" if key == GPU_MEMORY_LABEL else ""}; write it like "{_EXAMPLE[key]}".',
         )
-    elif key == SPOT_LABEL and any(one not in ("true", "false") for one in values):
+    elif key == SPOT_LABEL and any(value not in ("true", "false") for value in values):
         reader.fault(f"{path}.values", f'{key} is "true" or "false".')
     elif key == GPU_TYPE_LABEL:
-        values = [reader.model(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
+        values = [reader.model(value, f"{path}.values[{place}]") or value for place, value in enumerate(values)]
     elif key == REGION_LABEL:
-        values = [reader.region(one, f"{path}.values[{place}]", places) for place, one in enumerate(values)]
+        values = [reader.region(value, f"{path}.values[{place}]", places) for place, value in enumerate(values)]
     elif key == PROVIDER_LABEL:
-        values = [reader.cloud(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
-    if key == GPU_MEMORY_LABEL and any(one.isascii() and one.isdigit() and 0 < int(one) < _LEAST_MEMORY for one in values):
+        values = [reader.cloud(value, f"{path}.values[{place}]") or value for place, value in enumerate(values)]
+    if key == GPU_MEMORY_LABEL and any(value.isascii() and value.isdigit() and 0 < int(value) < _LEAST_MEMORY for value in values):
         reader.warn(f"{path}.values", f'are MiB, and no GPU has so few: 24 GiB are "{_EXAMPLE[GPU_MEMORY_LABEL]}".')
     return Requirement(key, operator, tuple(values))
 

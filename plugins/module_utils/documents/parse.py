@@ -115,8 +115,8 @@ class _Reading:
             return
         of, key = subject
         if self._origins.setdefault((of == "GPUNodeClass", key), document.origin) is not document.origin:
-            what = "classes" if of == "GPUNodeClass" else "pools"
-            self._named_twice(document, f"there are two {what} named {key}. Rename one.")
+            noun = "classes" if of == "GPUNodeClass" else "pools"
+            self._named_twice(document, f"there are two {noun} named {key}. Rename one.")
             return
         if of != "GPUNodeClass":
             self.inventory.setdefault(document.source, []).append(key)
@@ -255,8 +255,8 @@ def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[Fa
     if not isinstance(kind, str) or kind not in KINDS:
         near = difflib.get_close_matches(str(kind), KINDS, n=1, cutoff=0.5)
         remedy = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(KINDS)}, of apiVersion {API_VERSION}."
-        what = f"{kind!r} is no kind of document we know." if kind else "this field is missing."
-        problems.append(Fault(source, f"{what} {remedy}", "kind"))
+        problem = f"{kind!r} is no kind of document we know." if kind else "this field is missing."
+        problems.append(Fault(source, f"{problem} {remedy}", "kind"))
         return ""
     document_faults = [Fault(source, text) for text in faults(kind, document.mapping)] or forbidden(kind, document, allow_commands)
     problems += document_faults
@@ -281,7 +281,7 @@ def _place_machines(machines: t.Sequence[Machine], machines_from: str, documents
         read.pools[pool.key] = pool
         read.inventory.setdefault(machines_from, []).append(pool.key)
         return
-    taken = {machine.name for one in classes.values() for choice in one.clouds for machine in choice.machines}
+    taken = {machine.name for gpu_class in classes.values() for choice in gpu_class.clouds for machine in choice.machines}
     lost = [machine.name for machine in machines if machine.name not in taken]
     if lost and not read.problems:
         text = f"node groups: no GPUNodeClass takes {', '.join(lost)}. Add a providers entry `name: webhook` without machines."
@@ -308,8 +308,8 @@ def _nodes(nodes: t.Mapping[str, int], pools: t.Mapping[str, Pool], problems: li
         keys = [key for key, pool in pools.items() if name in (key, pool.name)]
         if len(keys) != 1:
             listed = ", ".join(sorted(keys or pools)) or "none"
-            what = "names several pools" if keys else "is no pool"
-            problems.append(f"nodes: {name} {what}. {'Say which of' if keys else 'Known are'}: {listed}.")
+            fault = "names several pools" if keys else "is no pool"
+            problems.append(f"nodes: {name} {fault}. {'Say which of' if keys else 'Known are'}: {listed}.")
         elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
             problems.append(f"nodes: {name}: {count!r} is not a number of machines.")
         elif pools[keys[0]].request and count != 1:

@@ -36,18 +36,18 @@ _IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 def lanes(values: t.Sequence[str], node_class: NodeClass | None, reader: Reader) -> tuple[Lane, ...]:
     """The lanes of a pool. ``node_class`` None = it is not known, and its own fault was told."""
-    found = tuple(Lane(word) for word in values)
+    wanted = tuple(Lane(word) for word in values)
     path = f"{_INNER}.lanes"
-    if Lane.SERVICE in found and len(set(found)) > 1:
+    if Lane.SERVICE in wanted and len(set(wanted)) > 1:
         reader.fault(path, "a pool is of nodes or of services, not of both. Keep service alone, or make a second pool for nodes.")
     elif node_class is not None:
-        check_clouds(found, node_class, path, reader)
-        if Lane.SERVICE in found and node_class.mesh.backend != "tailscale":
+        check_clouds(wanted, node_class, path, reader)
+        if Lane.SERVICE in wanted and node_class.mesh.backend != "tailscale":
             backend = node_class.mesh.backend
             reader.fault(
                 path, f"a service is reached through the tailnet, and class {node_class.name} has networking.backend {backend}."
             )
-    return found
+    return wanted
 
 
 def check_clouds(wanted: t.Sequence[Lane], node_class: NodeClass, path: str, reader: Reader) -> None:

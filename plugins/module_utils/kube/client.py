@@ -164,9 +164,9 @@ class Kube:
             return False
         return True
 
-    def _refuse_foreign(self, error: NotFound, what: str) -> None:
+    def _refuse_foreign(self, error: NotFound, operation: str) -> None:
         if not by_server(error):
-            raise self.api.bad_shape(what, f"it was answered {error.status}, not by the API server") from error
+            raise self.api.bad_shape(operation, f"it was answered {error.status}, not by the API server") from error
 
     def _object(self, method: str, path: str, **options: t.Any) -> Json:
         answer = self.call(method, path, **options)
@@ -192,13 +192,13 @@ class Kube:
         causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
         if needed is None or causes or _denied(error.body):
             return error
-        said = f"The server said: {explain(error.body, '')[1] or 'nothing'}."
+        quote = f"The server said: {explain(error.body, '')[1] or 'nothing'}."
         wanted, self.needs = self.needs, ()
         others = self._also_missing(wanted, needed)
         more = f" Missing as well: {', '.join(others)}." if others else ""
         return Forbidden(
             f"kubernetes: {self.source} is not allowed to {needed}.{more}",
-            remedy=f"{rbac.how_to_grant()} {said}" if wanted else f"Grant it by a {needed.rule}. {said}",
+            remedy=f"{rbac.how_to_grant()} {quote}" if wanted else f"Grant it by a {needed.rule}. {quote}",
             service="kubernetes",
             status=403,
             code=error.code,
@@ -212,10 +212,10 @@ class Kube:
         """One sentence per right we do not have, by asking the API server itself. Empty = all is well."""
         return [f"{self.source}: not allowed to {right}. Grant it: {right.rule}." for right in rbac.missing(needed, self._has)]
 
-    def _also_missing(self, needed: t.Iterable[rbac.Right], known: rbac.Right) -> builtins.list[str]:
-        """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``known`` is missing."""
+    def _also_missing(self, needed: t.Iterable[rbac.Right], refused: rbac.Right) -> builtins.list[str]:
+        """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``refused`` is missing."""
         try:
-            return [str(right) for right in rbac.missing(needed, self._has) if right != known]
+            return [str(right) for right in rbac.missing(needed, self._has) if right != refused]
         except TgpError:  # who may not even ask that learns of the one right at least
             return []
 
@@ -278,7 +278,7 @@ class Kube:
 
     def _pages(self, path: str, params: t.Mapping[str, t.Any] | None, limit: int) -> t.Iterator[tuple[builtins.list[Json], str]]:
         query: Json = {**(params or {}), "limit": limit}
-        what = f"GET {path}"
+        operation = f"GET {path}"
         expect = self.api.expect
         while True:
             try:
@@ -288,16 +288,16 @@ class Kube:
                     raise Expired(error.message, service="kubernetes", status=410, code=error.code) from error
                 raise
             if not str(body.get("kind") or "").endswith("List"):
-                raise self.api.bad_shape(what, f"its kind is {body.get('kind')!r}, not a list")
-            items = expect(body.get("items"), builtins.list, what, "items")
-            metadata = expect(body.get("metadata"), dict, what, "metadata")
+                raise self.api.bad_shape(operation, f"its kind is {body.get('kind')!r}, not a list")
+            items = expect(body.get("items"), builtins.list, operation, "items")
+            metadata = expect(body.get("metadata"), dict, operation, "metadata")
             for item in items:
-                expect(expect(item, dict, what, "an item").get("metadata"), dict, what, "an item's metadata")
+                expect(expect(item, dict, operation, "an item").get("metadata"), dict, operation, "an item's metadata")
             yield items, str(metadata.get("resourceVersion") or "")
             token = metadata.get("continue")
             if not token:
                 return
-            query["continue"] = expect(token, str, what, "metadata.continue")
+            query["continue"] = expect(token, str, operation, "metadata.continue")
 
     def watch(self, path: str, params: t.Mapping[str, t.Any] | None = None, *, silence: float = 60.0) -> Watch:
         """Open a watch; iterate it for (type, object). ``silence`` is the longest pause between two lines, in real seconds."""

@@ -137,7 +137,7 @@ def wrong(request: SigningRequest, *, token_id: str, node: str) -> list[str]:
         "common name": (request.common_name, f"system:node:{node}"),
         "organization": (request.organizations, ("system:nodes",)),
     }
-    faults = [f"its {what} is {values!r}, not {wanted!r}" for what, (values, wanted) in expected.items() if values != wanted]
+    faults = [f"its {field} is {values!r}, not {wanted!r}" for field, (values, wanted) in expected.items() if values != wanted]
     if not _NEEDED <= set(request.usages) <= _USUAL:
         faults.append(f"its usages are {', '.join(request.usages) or 'none'}, not {', '.join(sorted(_NEEDED))}")
     if request.other_names:

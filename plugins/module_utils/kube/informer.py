@@ -215,24 +215,24 @@ class Watch:
             raise
 
     def _event(self, line: str) -> tuple[str, dict[str, t.Any]]:
-        what = f"GET {self._path} (watch)"
+        operation = f"GET {self._path} (watch)"
         try:
             event = json.loads(line)
         except ValueError:
-            raise self._api.bad_shape(what, "a line is not JSON") from None
+            raise self._api.bad_shape(operation, "a line is not JSON") from None
         kind = event.get("type") if isinstance(event, dict) else None
         thing = event.get("object") if isinstance(event, dict) else None
         if not isinstance(thing, dict):
-            raise self._api.bad_shape(what, "an event without an object")
+            raise self._api.bad_shape(operation, "an event without an object")
         if kind == "ERROR":
             message = str(thing.get("message") or "no text")
             if thing.get("code") == 410:
-                raise Expired(f"kubernetes: {what}: {message}", service="kubernetes", status=410)
+                raise Expired(f"kubernetes: {operation}: {message}", service="kubernetes", status=410)
             raise ServerError(
-                f"kubernetes: {what} was ended by the server: {message}", service="kubernetes", status=thing.get("code")
+                f"kubernetes: {operation} was ended by the server: {message}", service="kubernetes", status=thing.get("code")
             )
         if kind not in _TYPES or not isinstance(thing.get("metadata"), dict):
-            raise self._api.bad_shape(what, f"an event of type {kind!r}")
+            raise self._api.bad_shape(operation, f"an event of type {kind!r}")
         return str(kind), thing
 
     def cancel(self) -> None:

@@ -275,13 +275,13 @@ def _others(affinity: Raw, namespace: str) -> tuple[tuple[Others, ...], str]:
 def _avoids(affinity: Raw, namespace: str) -> tuple[Others, ...]:
     """Pods it keeps away from over a zone, a region or the like, and those of rules that are not followed to the letter: of these
     rather too many are meant than too few."""
-    found = []
+    others = []
     for term in (affinity.get("podAntiAffinity") or _NO_PLACE).get(_REQUIRED) or ():
         vague = any(term.get(key) is not None for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
         if term.get("labelSelector") is not None and (vague or term.get("topologyKey") != HOSTNAME_LABEL):
             everywhere = term.get("namespaceSelector") is not None
-            found.append(_meant(term, () if everywhere else tuple(sorted(term.get("namespaces") or (namespace,)))))
-    return tuple(found)
+            others.append(_meant(term, () if everywhere else tuple(sorted(term.get("namespaces") or (namespace,)))))
+    return tuple(others)
 
 
 def _meant(term: Raw, namespaces: tuple[str, ...]) -> Others:

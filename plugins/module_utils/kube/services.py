@@ -62,15 +62,15 @@ def _claim_of(raw: Json) -> str:
     return str(((raw.get("metadata") or {}).get("labels") or {}).get(CLAIM_LABEL) or "")
 
 
-def _difference(found: Json, body: Json) -> Json:
+def _difference(existing: Json, body: Json) -> Json:
     """A merge patch of our own fields that differ. ``externalName`` is not among them: the operator writes it."""
     patch: Json = {}
     for key in ("labels", "annotations"):
-        there = found["metadata"].get(key) or {}
+        there = existing["metadata"].get(key) or {}
         changed = {name: value for name, value in body["metadata"][key].items() if there.get(name) != value}
         if changed:
             patch.setdefault("metadata", {})[key] = changed
-    spec, wanted = found.get("spec") or {}, body["spec"]
+    spec, wanted = existing.get("spec") or {}, body["spec"]
     if spec.get("type") != wanted["type"]:
         patch["spec"] = {"type": wanted["type"]}
     ports = [{name: port.get(name) for name in ("name", "port", "protocol")} for port in spec.get("ports") or []]

@@ -341,8 +341,8 @@ class _Wait:
 
     def _seen(self, look: _Look) -> None:
         self._looking = None
-        found, requests = look
-        for claim, evidence in found.items():
+        evidence_by_claim, requests = look
+        for claim, evidence in evidence_by_claim.items():
             if self._is_in_doubt(claim):
                 self._weigh(self._expected[claim], evidence, requests)
 

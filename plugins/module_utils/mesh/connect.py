@@ -169,11 +169,11 @@ def _is_v1(answer: Answer) -> bool:
 
 def _refuse_old(answer: Answer) -> None:
     """A version that is told and too old is refused; servers built from source tell none."""
-    told = str(answer.json.get("version") or "") if isinstance(answer.json, dict) else ""
-    match = re.match(r"v?(\d+)\.(\d+)\.", told)
+    version = str(answer.json.get("version") or "") if isinstance(answer.json, dict) else ""
+    match = re.match(r"v?(\d+)\.(\d+)\.", version)
     if match and (int(match[1]), int(match[2])) < _OLDEST:
         raise errors.InvalidInput(
-            f"The server is headscale {told}, whose API this collection does not speak.",
+            f"The server is headscale {version}, whose API this collection does not speak.",
             remedy="Update it to 0.28 or later, one minor version at a time; from 0.30 on it also has OAuth clients.",
         )
 

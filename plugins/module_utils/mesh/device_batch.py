@@ -46,18 +46,18 @@ def remove(
     Devices shared in from another tailnet are never taken for ours by their hostname. What is gone already is no failure.
     """
     wanted = {name.lower() for name in hostnames}
-    doomed, known = [], set()
+    doomed, seen = [], set()
     for device in mesh.devices():
-        known.add(device.id)
+        seen.add(device.id)
         named = device.hostname.lower() in wanted and set(tags) <= set(device.tags) and not device.external
         if named or device.id in ids:
             doomed.append(device)
     doomed += [
-        found for device_id in dict.fromkeys(ids) if device_id not in known and (found := mesh.device(device_id)) is not None
+        further for device_id in dict.fromkeys(ids) if device_id not in seen and (further := mesh.device(device_id)) is not None
     ]
     outcome = DeviceOutcome(before=doomed)
 
-    def one(device: Device) -> tuple[Device, bool, str]:
+    def delete(device: Device) -> tuple[Device, bool, str]:
         if dry:
             return device, True, ""
         try:
@@ -65,9 +65,9 @@ def remove(
         except TgpError as error:
             return device, False, f"{device.hostname} ({device.id}): {error}"
 
-    for device, done, problem in side_by_side(one, doomed):
-        outcome.changed |= done
-        if done:
+    for device, changed, problem in side_by_side(delete, doomed):
+        outcome.changed |= changed
+        if changed:
             outcome.removed.append(device.id)
         if problem:
             outcome.failed.append(problem)
@@ -96,14 +96,14 @@ def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], w
         elif device not in outcome.before:
             outcome.before.append(device)
 
-    def one(device: Device) -> tuple[Device, bool, str]:
+    def bring(device: Device) -> tuple[Device, bool, str]:
         try:
             return *_bring(mesh, device, wish, dry), ""
         except TgpError as error:
             return device, False, f"{device.hostname} ({device.id}): {error}"
 
-    for device, done, problem in side_by_side(one, outcome.before):
-        outcome.changed |= done
+    for device, changed, problem in side_by_side(bring, outcome.before):
+        outcome.changed |= changed
         outcome.devices.append(device)
         if problem:
             outcome.failed.append(problem)

@@ -86,16 +86,16 @@ class Headscale:
         return self._post_key(node, tags, ephemeral, now, end)
 
     def _post_key(self, node: str, tags: t.Sequence[str], ephemeral: bool, now: datetime, end: datetime) -> NewKey:
-        what = "POST /preauthkey"
+        operation = "POST /preauthkey"
         wish = {"reusable": False, "ephemeral": ephemeral, "expiration": precise(end), "aclTags": list(tags)}
         answer = self._session.call("POST", "/preauthkey", scope="", tags=tags, json=wish)
-        body = self._api.expect(answer.json, dict, what)
-        made = self._api.expect(body.get("preAuthKey"), dict, what, "preAuthKey")
+        body = self._api.expect(answer.json, dict, operation)
+        made = self._api.expect(body.get("preAuthKey"), dict, operation, "preAuthKey")
         secret, key_id = made.get("key"), made.get("id")
         if isinstance(secret, str):
             register(secret)
         if not isinstance(secret, str) or not secret or not isinstance(key_id, str):
-            raise self._api.bad_shape(what, "the key or its id is missing")
+            raise self._api.bad_shape(operation, "the key or its id is missing")
         created = client.moment(made.get("createdAt")) or now
         if created >= end:
             raise errors.ApiError(
@@ -215,12 +215,12 @@ def precise(when: datetime) -> str:
     return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def device(api: Api, item: t.Mapping[str, t.Any], what: str) -> Device:
+def device(api: Api, item: t.Mapping[str, t.Any], operation: str) -> Device:
     """One node. ``givenName`` is the mesh's name of it: the domain is not told."""
     if not isinstance(item.get("id"), str) or not isinstance(item.get("name"), str):
-        raise api.bad_shape(what, "a node has no id or no name")
+        raise api.bad_shape(operation, "a node has no id or no name")
     if "tags" not in item:
-        raise api.bad_shape(what, "a node has no tags, as before headscale 0.28; this collection needs 0.28 or later")
+        raise api.bad_shape(operation, "a node has no tags, as before headscale 0.28; this collection needs 0.28 or later")
     online = item.get("online")
     to_key = item.get("preAuthKey")
     return Device(

@@ -46,7 +46,7 @@ def issue(mesh: Mesh, nodes: t.Sequence[str], wish: KeyWish, *, now: datetime, d
         if valid(key, now):
             standing.setdefault(key.description, []).append(key)
 
-    def one(node: str) -> Result:
+    def issue_one(node: str) -> Result:
         description = description_of(node)
         old = standing.get(description, [])
         if old and not wish.renew:
@@ -65,7 +65,7 @@ def issue(mesh: Mesh, nodes: t.Sequence[str], wish: KeyWish, *, now: datetime, d
             result["error"] = f"the new key was made, but the old one is still there: {redact(str(error))}"
         return result
 
-    return side_by_side(one, list(dict.fromkeys(nodes)))
+    return side_by_side(issue_one, list(dict.fromkeys(nodes)))
 
 
 def revoke(mesh: DeviceMesh, nodes: t.Sequence[str], ids: t.Sequence[str], *, now: datetime, dry: bool) -> list[Result]:
@@ -82,7 +82,7 @@ def revoke(mesh: DeviceMesh, nodes: t.Sequence[str], ids: t.Sequence[str], *, no
     doomed = [key for key in listed.values() if valid(key, now) and (key.description in owners or key.id in ids)]
     unlisted = [MeshKey(id=key_id, description="") for key_id in dict.fromkeys(ids) if key_id not in listed]
 
-    def one(key: MeshKey) -> Result | None:
+    def revoke_one(key: MeshKey) -> Result | None:
         result = key_result(owners.get(key.description, ""), key.description, key, "removed")
         if dry:
             return result if key.id in listed else None
@@ -91,7 +91,7 @@ def revoke(mesh: DeviceMesh, nodes: t.Sequence[str], ids: t.Sequence[str], *, no
         except TgpError as error:
             return result | {"status": "failed", "error": redact(str(error))}
 
-    return [result for result in side_by_side(one, [*doomed, *unlisted]) if result is not None]
+    return [result for result in side_by_side(revoke_one, [*doomed, *unlisted]) if result is not None]
 
 
 _A = t.TypeVar("_A")

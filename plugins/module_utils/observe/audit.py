@@ -34,19 +34,19 @@ class Call:
 def told(task: Task, call: str, **facts: t.Any) -> t.Iterator[Call]:
     """Tell of the call that is made inside. Any end is an outcome: ok, gone (it was already), refused, failed, or unknown where it may
     have taken effect."""
-    number, one = task.tell("intent", call=call, **facts), Call()
+    number, outcome = task.tell("intent", call=call, **facts), Call()
     try:
-        yield one
+        yield outcome
     except TgpError as error:
-        one.facts = {"result": _result(error), "error": error.kind, "text": error.message}
+        outcome.facts = {"result": _result(error), "error": error.kind, "text": error.message}
         if isinstance(error, LaunchRefused):
-            one.facts |= {"error": error.reason, "id": error.instance_id}
+            outcome.facts |= {"error": error.reason, "id": error.instance_id}
         raise
     except BaseException as error:
-        one.facts = {"result": "unknown", "error": type(error).__name__}
+        outcome.facts = {"result": "unknown", "error": type(error).__name__}
         raise
     finally:
-        task.tell("outcome", ref=number, call=call, **{**facts, **one.facts})
+        task.tell("outcome", ref=number, call=call, **{**facts, **outcome.facts})
 
 
 def _result(error: TgpError) -> str:
@@ -98,15 +98,15 @@ class _ToldMesh(_Delegate):
 
     def delete_key(self, key_id: str) -> bool:
         with told(self._task, "delete_key", id=key_id) as call:
-            done = bool(self._inner.delete_key(key_id))
-            call.facts["result"] = "ok" if done else "gone"
-        return done
+            deleted = bool(self._inner.delete_key(key_id))
+            call.facts["result"] = "ok" if deleted else "gone"
+        return deleted
 
     def delete_device(self, device_id: str) -> bool:
         with told(self._task, "delete_device", id=device_id) as call:
-            done = bool(self._inner.delete_device(device_id))
-            call.facts["result"] = "ok" if done else "gone"
-        return done
+            deleted = bool(self._inner.delete_device(device_id))
+            call.facts["result"] = "ok" if deleted else "gone"
+        return deleted
 
 
 class _ToldStore(_Delegate):
@@ -122,9 +122,9 @@ class _ToldStore(_Delegate):
         return claims
 
     def claim_records(self) -> ClaimRecords:
-        found = t.cast("ClaimRecords", self._inner.claim_records())
-        self._phases.update((claim.name, claim.phase.value) for claim in found[0])
-        return found
+        records = t.cast("ClaimRecords", self._inner.claim_records())
+        self._phases.update((claim.name, claim.phase.value) for claim in records[0])
+        return records
 
     def claim(self, name: str) -> Claim | None:
         claim = t.cast("Claim | None", self._inner.claim(name))

@@ -164,8 +164,8 @@ class Clients:
     def _node_ready(self, node: str) -> bool | None:
         from ..kube.nodes import get_node
 
-        found: Node | None = get_node(self._kube, node)
-        return None if found is None else bool(found.ready)
+        current: Node | None = get_node(self._kube, node)
+        return None if current is None else bool(current.ready)
 
     def instances(self, cloud: str, since: datetime | None = None) -> tuple[Instance, ...] | None:
         """A list of a cloud's machines not older than a few seconds, nor than ``since``; None when it could not be read, also because
@@ -196,10 +196,10 @@ class Clients:
         try:
             return connect_mesh(self._task)
         except InvalidInput:
-            found = mesh_credentials(self._task, self._kube)
-            if not found:
+            credentials = mesh_credentials(self._task, self._kube)
+            if not credentials:
                 raise
-            return connect_mesh(self._task, **found)
+            return connect_mesh(self._task, **credentials)
 
     def uses_mesh(self) -> bool:
         """Whether any document or live claim speaks of a mesh."""

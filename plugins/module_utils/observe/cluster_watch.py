@@ -56,7 +56,7 @@ class Attention:
         nodes: Follow[Node] = Follow(kube, node_api.PATH, lambda raw: node_api.parse(kube, raw))
         requests: Follow[str] = Follow(kube, csr.PATH, csr.asking, csr.OF_KUBELETS)
         self._follows: list[tuple[Follow[t.Any], t.Callable[[str, str, t.Any], None]]] = [
-            (follow, self._listener(what)) for what, follow in (("pods", pods), ("nodes", nodes), (_REQUESTS, requests))
+            (follow, self._listener(resource)) for resource, follow in (("pods", pods), ("nodes", nodes), (_REQUESTS, requests))
         ]
 
     def stop(self) -> None:
@@ -77,31 +77,31 @@ class Attention:
 
     # ---- inside
 
-    def _listener(self, what: str) -> t.Callable[[str, str, t.Any], None]:
-        def told(kind: str, key: str, item: t.Any) -> None:
+    def _listener(self, resource: str) -> t.Callable[[str, str, t.Any], None]:
+        def listen(kind: str, key: str, item: t.Any) -> None:
             with self._mutex:
                 self._seen = self._seen or self._clock.now()
-                if kind == "failed" and what == _REQUESTS and isinstance(item, Forbidden):
-                    self._note(what, "all", "", {})
+                if kind == "failed" and resource == _REQUESTS and isinstance(item, Forbidden):
+                    self._note(resource, "all", "", {})
                 elif kind == "failed":
                     self._failure = item
                 elif kind == "trouble":
-                    self._trouble.setdefault(what, (self._clock.now(), key))
+                    self._trouble.setdefault(resource, (self._clock.now(), key))
                 else:
-                    self._trouble.pop(what, None)
-                    self._note(what, kind, key, item)
+                    self._trouble.pop(resource, None)
+                    self._note(resource, kind, key, item)
             self._changed.set()
 
-        return told
+        return listen
 
-    def _note(self, what: str, kind: str, key: str, item: t.Any) -> None:
+    def _note(self, resource: str, kind: str, key: str, item: t.Any) -> None:
         if kind == "all":
-            self._items[what] = dict(item)
-            self._known.add(what)
+            self._items[resource] = dict(item)
+            self._known.add(resource)
         elif kind == "set":
-            self._items[what][key] = item
+            self._items[resource][key] = item
         else:
-            self._items[what].pop(key, None)
+            self._items[resource].pop(key, None)
 
     def _look(self) -> None:
         now = self._clock.now()

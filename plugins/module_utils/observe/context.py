@@ -213,12 +213,12 @@ def settings_of(task: Task) -> Settings:
     )
 
 
-def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], what: str, remedy: str) -> list[str]:
-    """The names that an option lists, each in the form of ``what``."""
+def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], kind: str, remedy: str) -> list[str]:
+    """The names that an option lists, each in the form of ``kind``."""
     names = [entry.strip() for entry in params.get(option) or ()]
     for name in names:
         if not form.fullmatch(name):
-            raise InvalidInput(f"{option}: {name!r} is not the name of {what}.", remedy=remedy)
+            raise InvalidInput(f"{option}: {name!r} is not the name of {kind}.", remedy=remedy)
     return names
 
 

@@ -33,29 +33,29 @@ _KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpur
 def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
     """All documents of this call, checked. ``strict``: InvalidInput lists every fault of every document with its place, and every file,
     folder or list that could not be read. Else both are told in the wishes, beside all that is good (L-25)."""
-    found = _Found()
+    collected = _Found()
     for entry in task.params.get("documents") or []:
         if isinstance(entry, dict):
-            found.documents.append(Document("inline document", entry))
+            collected.documents.append(Document("inline document", entry))
         else:
-            found.path(str(entry))
+            collected.path(str(entry))
     if task.params.get("documents_from_cluster"):
         if kube is None:
             raise InvalidInput("documents_from_cluster needs a cluster connection.")
-        found.cluster(kube)
-    documents, values = _split(found.documents)
-    machines, machines_from, warnings = found.node_groups(values, documents)
+        collected.cluster(kube)
+    documents, values = _split(collected.documents)
+    machines, machines_from, warnings = collected.node_groups(values, documents)
     wishes, more = understand(
         documents,
         machines=machines,
         allow_commands=task.params.get("allow_commands") or (),
         machines_from=machines_from,
-        sources=found.sources,
+        sources=collected.sources,
     )
-    wishes = dataclasses.replace(wishes, faults={**found.faults, **wishes.faults})
-    wishes, more = found.with_lines(wishes, [*warnings, *more])
+    wishes = dataclasses.replace(wishes, faults={**collected.faults, **wishes.faults})
+    wishes, more = collected.with_lines(wishes, [*warnings, *more])
     if strict:
-        unread = [source.problem for name, source in found.sources.items() if source.problem and not source.quiet]
+        unread = [source.problem for name, source in collected.sources.items() if source.problem and not source.quiet]
         refuse([*unread, *(sentence for sentences in wishes.faults.values() for sentence in sentences)])
     for warning in more:
         task.warn(warning)
@@ -118,14 +118,14 @@ class _Found:
 
     def with_lines(self, wishes: Wishes, warnings: list[str]) -> tuple[Wishes, list[str]]:
         """The same with the line in front of each sentence about a file, in the order of the lines."""
-        faults, told = {}, dict[str, str]()
+        faults, replacements = {}, dict[str, str]()
         for place, sentences in wishes.faults.items():
             lines = [(self._line(place, sentence), sentence) for sentence in sentences]
             if place in self._files:
                 lines.sort(key=lambda pair: pair[0])
-            told |= {sentence: self._placed(place, line, sentence) for line, sentence in lines}
-            faults[place] = tuple(told[sentence] for _line, sentence in lines)
-        paused = {key: _replaced(why, told) for key, why in wishes.paused.items()}
+            replacements |= {sentence: self._placed(place, line, sentence) for line, sentence in lines}
+            faults[place] = tuple(replacements[sentence] for _line, sentence in lines)
+        paused = {key: _replaced(why, replacements) for key, why in wishes.paused.items()}
         places = [(next((file for file in self._files if text.startswith(f"{file}: ")), ""), text) for text in warnings]
         more = [self._placed(place, self._line(place, text), text) for place, text in places]
         return dataclasses.replace(wishes, faults=faults, paused=paused), more
@@ -184,11 +184,11 @@ class _Found:
         asked = _asks_for_groups(documents) or self._nothing_given() and any(name.endswith(_SWITCHED_ON_BY) for name in os.environ)
         if not machines and asked and any(name.endswith("_GPU_COUNT") for name in os.environ):
             try:
-                found, skipped = groups_from_environment(os.environ)
+                grouped, skipped = groups_from_environment(os.environ)
             except InvalidInput as error:
                 self._fault("environment", str(error))
             else:
-                return tuple(found), "environment", list(skipped)
+                return tuple(grouped), "environment", list(skipped)
         return tuple(machines), machines_from, warnings
 
 
@@ -205,8 +205,8 @@ def _object(item: t.Mapping[str, t.Any], kind: str, source: str) -> Document:
     )
 
 
-def _replaced(text: str, told: t.Mapping[str, str]) -> str:
-    for sentence, placed in told.items():
+def _replaced(text: str, replacements: t.Mapping[str, str]) -> str:
+    for sentence, placed in replacements.items():
         text = text.replace(sentence, placed)
     return text
 

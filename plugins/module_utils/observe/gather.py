@@ -229,12 +229,12 @@ def _tokens(context: Context) -> tuple[MadeToken, ...] | None:
         return None
 
 
-def _mesh_read(context: Context, what: str, read: t.Callable[[t.Any], list[_T]], problems: list[str]) -> tuple[_T, ...] | None:
+def _mesh_read(context: Context, resource: str, read: t.Callable[[t.Any], list[_T]], problems: list[str]) -> tuple[_T, ...] | None:
     try:
         mesh = context.clients.mesh()
         return None if mesh is None else tuple(read(mesh))
     except TgpError as error:
-        context.warn(f"The mesh's {what} could not be read, so nothing of them is removed in this run: {error}")
+        context.warn(f"The mesh's {resource} could not be read, so nothing of them is removed in this run: {error}")
         problems.append(str(error))
         return None
 
@@ -285,7 +285,7 @@ def published(context: Context) -> tuple[Published, ...] | None:
     """Services of ours in the namespaces of described pools; None, with a warning, when they could not be read."""
     places = sorted({pool.namespace for pool in context.wishes.pools if pool.service is not None})
     try:
-        return tuple(one for place in places for one in services_of(context.kube, place, context.cluster_id))
+        return tuple(service for place in places for service in services_of(context.kube, place, context.cluster_id))
     except TgpError as error:
         context.warn(f"The Services of containers could not be read, so none of them is removed in this run: {error}")
         return None
@@ -305,8 +305,8 @@ def _unclaimed(
     context: Context, clouds: t.Mapping[str, CloudView], devices: t.Sequence[Device], claims: t.Sequence[Claim]
 ) -> t.Iterator[Target]:
     """Machines of ours whose record may be lost."""
-    known = {claim.name for claim in claims}
-    names = {instance.name for view in clouds.values() for instance in view.instances or () if not instance.gone} - known
+    claimed = {claim.name for claim in claims}
+    names = {instance.name for view in clouds.values() for instance in view.instances or () if not instance.gone} - claimed
     for name in sorted(names):
         pool = described_pool(name, context.wishes.pools) if ownership_of(name, context.cluster_id) is Ownership.OURS else None
         device = find_device(devices, hostname=name, tags=(), created_after=None).device if pool is not None else None

@@ -148,10 +148,10 @@ def _is_idle(answer: Answer) -> Heard:
     """200 with {"idle": true|false}, or one of the words."""
     if answer.status != 200:
         return Heard(None, f"it answers {answer.status}")
-    said = answer.json.get("idle") if isinstance(answer.json, dict) else _WORDS.get(answer.text.strip().strip('"').lower())
-    if not isinstance(said, bool):
+    idle = answer.json.get("idle") if isinstance(answer.json, dict) else _WORDS.get(answer.text.strip().strip('"').lower())
+    if not isinstance(idle, bool):
         return Heard(None, "its answer says neither idle nor busy")
-    return Heard(said, f"it says {'idle' if said else 'busy'}", own=True)
+    return Heard(idle, f"it says {'idle' if idle else 'busy'}", own=True)
 
 
 def _is_refused(error: BaseException) -> bool:

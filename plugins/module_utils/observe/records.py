@@ -88,11 +88,11 @@ class Records:
         except (InvalidInput, BadShape) as error:
             if isinstance(error, BadShape) and error.service != "claims":
                 raise  # the answer is odd, not the record
-            if known := remembered(self.known_claims()):
+            if generation := remembered(self.known_claims()):
                 self._warn(
-                    f"The record tgp-state-generation is damaged; the claims say generation {known}. Delete the record: it is made anew."
+                    f"The record tgp-state-generation is damaged; the claims say generation {generation}. Delete the record: it is made anew."
                 )
-                return (known,)
+                return (generation,)
             raise BadShape(
                 f"The record tgp-state-generation beside the claims is not understood: {error.message}",
                 remedy="Delete it and run adopt.yml with the generation that your machines are stamped with.",
@@ -102,9 +102,9 @@ class Records:
 
     def draw_generation(self) -> str:
         """The generation of this record store. Drawn and written once; one whose record was removed is found again in the claims."""
-        known = self.generations()
-        if known:
-            return known[0]
+        generations = self.generations()
+        if generations:
+            return generations[0]
         drawn = remembered(self.known_claims()) or str(uuid.uuid4())
         self._store.write_state("generation", {"generation": drawn, "drawn": to_text(self._clock.now())})
         return drawn
@@ -161,7 +161,7 @@ class TokenList:
     def note(self, token: MadeToken) -> None:
         """Put it on the list; to be called before the token exists. Raises like :meth:`listed`."""
         with self._writing:
-            kept = {known.id: known for known in self.listed()}
+            kept = {entry.id: entry for entry in self.listed()}
             self._write({**kept, token.id: token})
 
     def forget(self, token_id: str) -> None:

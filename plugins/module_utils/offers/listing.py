@@ -101,47 +101,47 @@ def table(
     """Lines for people. A cloud that did not answer has a row of its own, so that nobody takes its silence for "nothing to rent"."""
     shown = [_for_people(entry) for entry in (rows if limit is None else rows[:limit])]
     shown += [{"cloud": entry["cloud"], "note": f"NO ANSWER: {_first_line(entry['msg'])}"} for entry in unanswered]
-    told = {key for key in _ONLY_WHERE_NEEDED if any(entry.get(key) not in (None, "") for entry in shown)}
-    wanted = {key: name for key, name in _TABLE.items() if key not in _ONLY_WHERE_NEEDED or key in told}
+    present = {key for key in _ONLY_WHERE_NEEDED if any(entry.get(key) not in (None, "") for entry in shown)}
+    wanted = {key: name for key, name in _TABLE.items() if key not in _ONLY_WHERE_NEEDED or key in present}
     lines = render(shown, wanted, right=_RIGHT)
     if not rows:
         lines.append("  Nothing fits.")
     elif limit is not None and len(rows) > limit:
         lines.append(f"  and {len(rows) - limit} more")
-    if "traffic" in told:
+    if "traffic" in present:
         lines.append(f"  traffic: billed beside $/h; an estimate for {assumed}")
     return lines
 
 
-def _for_people(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    price = "?" if one["price_hour"] is None else print_money(Decimal(one["price_hour"]))
+def _for_people(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    price = "?" if entry["price_hour"] is None else print_money(Decimal(entry["price_hour"]))
     return {
-        **one,
-        "memory": one["gpu_memory_gib"],
-        "where": _where(one["region"], one["cloud_region"]),
-        "kind": "spot" if one["spot"] else "firm",
-        "quality": _quality(one),
-        "price": f"~{price}" if one["price_estimated"] and one["price_hour"] else price,
-        "each": one["price_gpu_hour"],
-        "traffic": _traffic(one),
-        "become": one["lane"] or " ".join(one["lanes"]),
-        "free": {None: "-", 0: "no"}.get(one["available"], one["available"]),
-        "age": None if one["age_seconds"] is None else f"{one['age_seconds']}s",
-        "note": _note(one),
+        **entry,
+        "memory": entry["gpu_memory_gib"],
+        "where": _where(entry["region"], entry["cloud_region"]),
+        "kind": "spot" if entry["spot"] else "firm",
+        "quality": _quality(entry),
+        "price": f"~{price}" if entry["price_estimated"] and entry["price_hour"] else price,
+        "each": entry["price_gpu_hour"],
+        "traffic": _traffic(entry),
+        "become": entry["lane"] or " ".join(entry["lanes"]),
+        "free": {None: "-", 0: "no"}.get(entry["available"], entry["available"]),
+        "age": None if entry["age_seconds"] is None else f"{entry['age_seconds']}s",
+        "note": _note(entry),
     }
 
 
-def _note(one: t.Mapping[str, t.Any]) -> str:
-    if one["price_hour"] is None:
+def _note(entry: t.Mapping[str, t.Any]) -> str:
+    if entry["price_hour"] is None:
         return "price unknown until it exists"
-    return "published price" if one["price_estimated"] else ""
+    return "published price" if entry["price_estimated"] else ""
 
 
-def _traffic(one: t.Mapping[str, t.Any]) -> str:
+def _traffic(entry: t.Mapping[str, t.Any]) -> str:
     """What traffic may cost, once and per hour."""
-    if one["traffic_once"] is None:
+    if entry["traffic_once"] is None:
         return ""
-    return f"{print_money(Decimal(one['traffic_once']))} + {print_money(Decimal(one['traffic_hour']))}/h"
+    return f"{print_money(Decimal(entry['traffic_once']))} + {print_money(Decimal(entry['traffic_hour']))}/h"
 
 
 def _where(region: str, own: str) -> str:
@@ -149,11 +149,11 @@ def _where(region: str, own: str) -> str:
     return (region or "any") if region == own or not own else f"{region} ({own})"
 
 
-def _quality(one: t.Mapping[str, t.Any]) -> str:
+def _quality(entry: t.Mapping[str, t.Any]) -> str:
     """Reliability as a share, and whether the cloud has looked at the host; a cloud of its own machines says neither."""
-    share = "" if one["reliability"] is None else f"{Decimal(one['reliability']) * 100:.1f} %"
-    verified = {"true": "verified", "false": "unverified"}.get(str(one["traits"].get("verified", "")), "")
-    return " ".join(part for part in (share, verified, str(one["traits"].get("stock", ""))) if part)
+    share = "" if entry["reliability"] is None else f"{Decimal(entry['reliability']) * 100:.1f} %"
+    verified = {"true": "verified", "false": "unverified"}.get(str(entry["traits"].get("verified", "")), "")
+    return " ".join(part for part in (share, verified, str(entry["traits"].get("stock", ""))) if part)
 
 
 def _first_line(text: str) -> str:

@@ -148,7 +148,7 @@ class FolderCache:
     def _trim(self) -> None:
         try:
             entries = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json.gz")]
-            for entry in sorted(entries, key=lambda one: one.stat().st_mtime)[: max(len(entries) - FOLDER_LIMIT, 0)]:
+            for entry in sorted(entries, key=lambda file: file.stat().st_mtime)[: max(len(entries) - FOLDER_LIMIT, 0)]:
                 os.unlink(entry.path)
         except OSError:
             return  # another run trims at the same time, or nobody may; a few files too many hurt nobody
@@ -230,14 +230,14 @@ def _bytes(text: str) -> bytes:
         raise BadShape(f"ConfigMap {NAMESPACE}/{CONFIGMAP} is not understood: {error}.", service="offer cache") from error
 
 
-def guarded(warn: t.Callable[[str], None], what: str, act: t.Callable[[], t.Any]) -> t.Any:
+def guarded(warn: t.Callable[[str], None], operation: str, act: t.Callable[[], t.Any]) -> t.Any:
     """``act()``, or None and a warning: a cache only saves work."""
     try:
         return act()
     except (ApiError, TgpError) as error:
         warn(
-            f"The offer cache could not be {what}, so the cloud is asked: {error}"
-            if what == "read"
+            f"The offer cache could not be {operation}, so the cloud is asked: {error}"
+            if operation == "read"
             else f"Offers were not kept: {error}"
         )
         return None

@@ -94,17 +94,17 @@ def _write(context: Context, claim: Claim, recorded: Recorded) -> None:
 def _findings(context: Context, plan: Plan, recorded: Recorded) -> None:
     """Write what was seen for the first time. A damaged record is replaced."""
     try:
-        known: t.Mapping[str, t.Any] | None = context.records.read_times("findings")
+        previous: t.Mapping[str, t.Any] | None = context.records.read_times("findings")
     except BadShape as error:
         if error.service != "claims":
             recorded.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
             return
-        known = None
+        previous = None
     except ApiError as error:
         recorded.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
         return
     try:
-        if dict(plan.findings) != known:
+        if dict(plan.findings) != previous:
             context.records.write_times("findings", plan.findings)
     except ApiError as error:
         text = (
@@ -237,10 +237,10 @@ class Telling:
         if self._told is None:
             return
         plan, now = self._plan, self._context.clock.now()
-        known = notices.remembered(plan.notices, self._told, arrived, plan.judged, now)
-        if known != self._told:
+        remembered = notices.remembered(plan.notices, self._told, arrived, plan.judged, now)
+        if remembered != self._told:
             try:
-                self._context.records.write_times(_MEMORY, known)
+                self._context.records.write_times(_MEMORY, remembered)
             except ApiError as error:
                 self._context.warn(f"It could not be noted what people were told; they may be told again: {error}")
 

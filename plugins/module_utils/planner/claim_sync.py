@@ -37,40 +37,41 @@ class Settled:
 
 def settle(claim: Claim, situation: Situation) -> Settled:
     """The claim with everything that this run's observation says about it."""
-    found = recovery(claim, situation.instances(claim.cloud), situation.now)
+    verdict = recovery(claim, situation.instances(claim.cloud), situation.now)
     node, stale = situation.node(claim), None
     if node is not None and is_stale(claim, node, situation.capability(claim)):
         node, stale = None, node
-    found = _confirmed(claim, _protected(claim, _late(claim, found, situation), node, situation), situation)
-    current = _instance_facts(claim, found, node, situation)
-    known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
-    if current.phase in LIVE and known:
+    verdict = _confirmed(claim, _protected(claim, _late(claim, verdict, situation), node, situation), situation)
+    current = _instance_facts(claim, verdict, node, situation)
+    # a name alone proves no machine: its bill is not known yet
+    identified = current.instance_id or not situation.rented(claim.cloud)
+    if current.phase in LIVE and identified:
         current = noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
     if current.phase in LIVE:
-        current = _phase(current, found, node, situation)
-    return Settled(situation.documented(current), claim, found, node, stale)
+        current = _phase(current, verdict, node, situation)
+    return Settled(situation.documented(current), claim, verdict, node, stale)
 
 
-def _late(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
+def _late(claim: Claim, verdict: Recovery, situation: Situation) -> Recovery:
     """A new machine may be missing from its cloud's list for a while: that is no sign of anything."""
     capability = situation.capability(claim)
     started = claim.launch_started or claim.created
-    if found.what != "missing" or capability is None or (situation.now - started).total_seconds() >= capability.list_delay:
-        return found
-    return Recovery("wait", f"{found.why} yet", duplicates=found.duplicates)
+    if verdict.what != "missing" or capability is None or (situation.now - started).total_seconds() >= capability.list_delay:
+        return verdict
+    return Recovery("wait", f"{verdict.why} yet", duplicates=verdict.duplicates)
 
 
-def _protected(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Recovery:
+def _protected(claim: Claim, verdict: Recovery, node: Node | None, situation: Situation) -> Recovery:
     """A Ready Node of its name speaks for a machine that the cloud does not list (O5): nothing is rented in its place meanwhile."""
-    if found.what not in ("launch", "next_offer") or node is None or not node.ready or not situation.rented(claim.cloud):
-        return found
-    return Recovery("wait", f"a Node of its name is Ready although {found.why}")
+    if verdict.what not in ("launch", "next_offer") or node is None or not node.ready or not situation.rented(claim.cloud):
+        return verdict
+    return Recovery("wait", f"a Node of its name is Ready although {verdict.why}")
 
 
-def _confirmed(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
+def _confirmed(claim: Claim, verdict: Recovery, situation: Situation) -> Recovery:
     """That a create call made nothing is not believed of a list that has lost all our machines at once: one that lies would make a second."""
-    if found.what != "next_offer" or not situation.doubtful(claim.cloud):
-        return found
+    if verdict.what != "next_offer" or not situation.doubtful(claim.cloud):
+        return verdict
     return Recovery("wait", f"{claim.cloud} lists none of the machines that it showed before; a second list has to confirm that")
 
 
@@ -79,18 +80,22 @@ def _replace(claim: Claim, **facts: t.Any) -> Claim:
     return dataclasses.replace(claim, **changes) if changes else claim
 
 
-def _instance_facts(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Claim:
+def _instance_facts(claim: Claim, verdict: Recovery, node: Node | None, situation: Situation) -> Claim:
     ids = list(claim.ids_seen)
-    for one in (claim.instance_id, found.instance.id if found.instance else "", *(duplicate.id for duplicate in found.duplicates)):
-        if one and one not in ids:
-            ids.append(one)
+    for instance_id in (
+        claim.instance_id,
+        verdict.instance.id if verdict.instance else "",
+        *(duplicate.id for duplicate in verdict.duplicates),
+    ):
+        if instance_id and instance_id not in ids:
+            ids.append(instance_id)
     claim = _replace(claim, ids_seen=tuple(ids))
-    if found.instance is None:
-        gone = claim.gone_since or situation.now if found.what == "missing" else claim.gone_since
+    if verdict.instance is None:
+        gone = claim.gone_since or situation.now if verdict.what == "missing" else claim.gone_since
         return _replace(claim, gone_since=gone)
-    instance = found.instance
+    instance = verdict.instance
     facts: dict[str, t.Any] = {"instance_id": claim.instance_id or instance.id, "gone_since": None, "unknown_since": None}
-    if found.what == "adopt":
+    if verdict.what == "adopt":
         facts["instance_id"] = instance.id
         facts["launch_started"] = claim.launch_started or instance.created or situation.now
     claim = cost.noted(claim, instance, situation.capability(claim), situation.now, node)
@@ -114,11 +119,11 @@ def _node_facts(claim: Claim, node: Node | None, situation: Situation) -> Claim:
     return claim
 
 
-def _phase(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Claim:
-    running = found.instance is not None and found.instance.state is InstanceState.RUNNING
+def _phase(claim: Claim, verdict: Recovery, node: Node | None, situation: Situation) -> Claim:
+    running = verdict.instance is not None and verdict.instance.state is InstanceState.RUNNING
     reached, why = claim.phase, ""
-    if found.instance is not None and claim.phase is Phase.PENDING:
-        reached, why = Phase.PROVISIONING, found.why
+    if verdict.instance is not None and claim.phase is Phase.PENDING:
+        reached, why = Phase.PROVISIONING, verdict.why
     if running:
         reached, why = _later(reached, why, Phase.BOOTING, f"{claim.cloud} says running")
     if claim.mesh_seen is not None:

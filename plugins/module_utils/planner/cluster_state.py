@@ -151,15 +151,15 @@ class Situation:
     @functools.cached_property
     def _instances(self) -> dict[str, Instances]:
         """Usable lists only. An own machine that is switched off counts as not there."""
-        found = {}
+        by_cloud = {}
         for cloud, view in self.seen.clouds.items():
             if view.instances is not None:
                 rented = self.rented(cloud)
                 there = [instance for instance in view.instances if rented or instance.state is not InstanceState.STOPPED]
-                found[cloud] = Instances(
+                by_cloud[cloud] = Instances(
                     there, {instance.id for instance in there if self.ownership(instance) is not Ownership.OURS} if rented else ()
                 )
-        return found
+        return by_cloud
 
     def instances(self, cloud: str) -> Instances | None:
         """The machines of a cloud that exist, None when the list could not be read or was not asked for."""
@@ -248,14 +248,14 @@ class Situation:
     @functools.cached_property
     def pods_by_node(self) -> dict[str, list[Pod]]:
         """Pods by the node they run on or are nominated to, in a fixed order."""
-        found: dict[str, list[Pod]] = collections.defaultdict(list)
+        by_node: dict[str, list[Pod]] = collections.defaultdict(list)
         for pod in self.seen.pods or ():
             place = pod.node or pod.nominated_node
             if place:
-                found[place].append(pod)
-        for pods in found.values():
+                by_node[place].append(pod)
+        for pods in by_node.values():
             pods.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
-        return found
+        return by_node
 
     def pods(self, node: Node) -> t.Sequence[Pod] | None:
         return None if self.seen.pods is None else self.pods_by_node.get(node.name, ())
@@ -277,7 +277,7 @@ class Situation:
     def device(self, claim: Claim) -> Device | None:
         """The claim's mesh device: by its id, else the newest of its host name that was not made before the claim."""
         named = self._devices_by_hostname.get(claim.name, [])
-        device = next((one for one in named if one.id == claim.mesh_device_id), None)
+        device = next((candidate for candidate in named if candidate.id == claim.mesh_device_id), None)
         if device is not None:
             return device
         fresh = [device for device in named if device.created is None or device.created >= claim.created]
@@ -333,9 +333,9 @@ class Instances:
     def of(self, claim: Claim) -> tuple[Instance, ...]:
         """Every machine of the claim, the one to keep first: the one whose id it knows, else the oldest. Foreign ones are none of it."""
         instances = {instance.id: instance for instance in self.by_name.get(claim.name, ())}
-        for known in (claim.instance_id, *claim.ids_seen):
-            if known in self.by_id:
-                instances[known] = self.by_id[known]
+        for instance_id in (claim.instance_id, *claim.ids_seen):
+            if instance_id in self.by_id:
+                instances[instance_id] = self.by_id[instance_id]
         for foreign in self.foreign & instances.keys():
             del instances[foreign]
         return tuple(
@@ -353,12 +353,12 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     if claim.instance_id in listed.foreign:
         return Recovery("unknown", f"{claim.cloud} {claim.instance_id} is not ours")
     everything = listed.of(claim)
-    found = tuple(instance for instance in everything if instance.id not in claim.rejects)
+    present = tuple(instance for instance in everything if instance.id not in claim.rejects)
     left = tuple(instance for instance in everything if instance.id in claim.rejects)
     if ending:
-        return Recovery("teardown", reason, found[0] if found else None, (*found[1:], *left))
-    if found:
-        return _found(claim, found, left)
+        return Recovery("teardown", reason, present[0] if present else None, (*present[1:], *left))
+    if present:
+        return _found(claim, present, left)
     if claim.instance_id:
         return Recovery("missing", f"{claim.cloud} does not list {claim.instance_id}")
     if claim.launch_started is None:

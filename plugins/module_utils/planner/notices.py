@@ -73,18 +73,18 @@ def _paused(draft: Draft) -> None:
             draft.notice("failed_joins", pool.key, text, until=f"{until:%Y-%m-%dT%H:%M:%SZ}")
 
 
-def due(notices: t.Iterable[Notice], told: t.Mapping[str, datetime], now: datetime) -> list[Notice]:
-    """Those of which people do not know yet, or not any more. ``told``: key → when they were told."""
+def due(notices: t.Iterable[Notice], sent_at: t.Mapping[str, datetime], now: datetime) -> list[Notice]:
+    """Those of which people do not know yet, or not any more. ``sent_at``: key → when they were told."""
     return [
         notice
         for notice in notices
-        if notice.key not in told or (notice.kind not in ONCE and now - told[notice.key] >= AGAIN_AFTER)
+        if notice.key not in sent_at or (notice.kind not in ONCE and now - sent_at[notice.key] >= AGAIN_AFTER)
     ]
 
 
 def remembered(
     notices: t.Iterable[Notice],
-    told: t.Mapping[str, datetime],
+    sent_at: t.Mapping[str, datetime],
     arrived: t.Collection[str],
     judged: t.Collection[str],
     now: datetime,
@@ -93,7 +93,7 @@ def remembered(
     looked for is kept for a day."""
     lasting = {notice.key for notice in notices}
     kept = {
-        key: when for key, when in told.items()
+        key: when for key, when in sent_at.items()
         if key in lasting or (key.partition("|")[0] not in judged and now - when < AGAIN_AFTER)
     }  # fmt: skip
     return {key: when for key, when in sorted({**kept, **dict.fromkeys(arrived, now)}.items())}
@@ -120,7 +120,7 @@ def pool(damaged: DamagedClaim, situation: Situation) -> Pool | None:
     """The pool of the claim's machine: as found beside the claim, else the only one that its name fits."""
     if damaged.pool in situation.pool_by_key:
         return situation.pool_by_key[damaged.pool]
-    named = [found for found in situation.pools if pool_part(found.name) == pool_of(damaged.name)]
+    named = [candidate for candidate in situation.pools if pool_part(candidate.name) == pool_of(damaged.name)]
     return named[0] if len(named) == 1 and not damaged.pool else None
 
 
@@ -129,9 +129,9 @@ def stand_ins(situation: Situation) -> list[Claim]:
     claims = []
     for damaged in situation.damaged.values():
         for instance in _machines(damaged, situation):
-            claim, known = adopt(instance, situation.nodes_by_name.get(damaged.name), situation), pool(damaged, situation)
-            node_class = known.node_class if known else damaged.node_class or claim.node_class
-            claims.append(dataclasses.replace(claim, pool=known.key if known else claim.pool, node_class=node_class))
+            claim, its_pool = adopt(instance, situation.nodes_by_name.get(damaged.name), situation), pool(damaged, situation)
+            node_class = its_pool.node_class if its_pool else damaged.node_class or claim.node_class
+            claims.append(dataclasses.replace(claim, pool=its_pool.key if its_pool else claim.pool, node_class=node_class))
     return claims
 
 
@@ -143,8 +143,8 @@ def pauses(node_class: NodeClass, situation: Situation) -> str:
             return f"claim {damaged.name} cannot be read, and with it the address of its machine in the tunnel"
         if _machines(damaged, situation) or damaged.name in situation.machines:
             continue  # own machines are known from their documents; one that is off costs nothing
-        known = pool(damaged, situation)
-        its_class = known.node_class if known else damaged.node_class
+        its_pool = pool(damaged, situation)
+        its_class = its_pool.node_class if its_pool else damaged.node_class
         if its_class in ("", node_class.name):
             return f"claim {damaged.name} cannot be read, and no provider lists its machine"
     return ""

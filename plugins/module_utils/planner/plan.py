@@ -44,8 +44,8 @@ def plan(
         clock_skew.refuse(draft)
         return draft.plan()
     run = Run(draft, orphans.machines(draft.situation), run_id)
-    for one in passes_of(mode, blind=draft.situation.nodes is None):
-        one.run(run)
+    for pass_ in passes_of(mode, blind=draft.situation.nodes is None):
+        pass_.run(run)
     return draft.plan(writes=mode != "status")
 
 
@@ -91,7 +91,7 @@ _WRITING = tuple(mode for mode in MODES if mode != "status")
 
 def passes_of(mode: str, *, blind: bool = False) -> tuple[Pass, ...]:
     """What runs in a mode, in order; ``blind``: while the cluster's Nodes could not be read."""
-    return tuple(one for one in PASSES if mode in one.modes and (not blind or mode in one.blind))
+    return tuple(pass_ for pass_ in PASSES if mode in pass_.modes and (not blind or mode in pass_.blind))
 
 
 def _keep_findings(run: Run) -> None:

@@ -50,8 +50,8 @@ class Draft:
     @functools.cached_property
     def refilled(self) -> dict[str, str]:
         """Drained machines onto which work came before they were deleted, and which (planner/garbage_collection/termination_steps.py)."""
-        found = {name: refilled(settled, self.situation) for name, settled in self.settled.items()}
-        return {name: why for name, why in found.items() if why}
+        reasons = {name: refilled(settled, self.situation) for name, settled in self.settled.items()}
+        return {name: why for name, why in reasons.items() if why}
 
     @property
     def now(self) -> datetime:

@@ -136,31 +136,31 @@ def look(
         return list(pool.map(lambda door: _try(door[0], door[1], door[2], timeout), doors))
 
 
-def _try(what: str, host: str, port: int, timeout: float) -> Reached:
+def _try(service: str, host: str, port: int, timeout: float) -> Reached:
     try:
         link = socket.create_connection((host, port), timeout)
     except socket.gaierror as error:
-        return Reached(what, host, port, "name", f"The name {host} is not known here ({error.strerror}).", _NO_NAME)
+        return Reached(service, host, port, "name", f"The name {host} is not known here ({error.strerror}).", _NO_NAME)
     except ConnectionRefusedError:
         problem = f"{host} is there, but nothing listens on {port}."
-        return Reached(what, host, port, "refused", problem, _refused(what, host, timeout))
+        return Reached(service, host, port, "refused", problem, _refused(service, host, timeout))
     except OSError as error:
         reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.strerror or type(error).__name__
-        return Reached(what, host, port, "connect", f"{host}:{port} cannot be reached: {reason}.", _cut_off(what, port))
+        return Reached(service, host, port, "connect", f"{host}:{port} cannot be reached: {reason}.", _cut_off(service, port))
     with link:
         try:
             names = _names(_certificate(link, host))
         except (OSError, ssl.SSLError, ValueError) as error:
             return Reached(
-                what, host, port, "tls", f"What answers at {host}:{port} speaks no TLS ({type(error).__name__}).",
-                f"It is not {'an API server' if what == API else 'trustd'}: check the port, and what forwards it.",
+                service, host, port, "tls", f"What answers at {host}:{port} speaks no TLS ({type(error).__name__}).",
+                f"It is not {'an API server' if service == API else 'trustd'}: check the port, and what forwards it.",
             )  # fmt: skip
-    if what == API and not _covers(names, host):
+    if service == API and not _covers(names, host):
         return Reached(
-            what, host, port, "certificate", f"The API server's certificate is not for {host}, but for {', '.join(names) or 'no name'}.",
+            service, host, port, "certificate", f"The API server's certificate is not for {host}, but for {', '.join(names) or 'no name'}.",
             f"Add {host} to cluster.apiServer.certSANs of the control planes: kubelets check it.", names,
         )  # fmt: skip
-    return Reached(what, host, port, names=names)
+    return Reached(service, host, port, names=names)
 
 
 def _certificate(link: socket.socket, host: str) -> bytes:
@@ -196,15 +196,15 @@ _NO_NAME = (
 )
 
 
-def _cut_off(what: str, port: int) -> str:
+def _cut_off(service: str, port: int) -> str:
     way = "Is this machine in the tailnet, and does the policy let it reach the control planes on tcp"
-    if what == API:
+    if service == API:
         return f"{way} {port}? Machines must: without it no kubelet joins. tailscale_policy_info says which rule is missing."
     return f"{way} {port}? A Talos machine fetches the certificate of its own API there; without it, it never gets one."
 
 
-def _refused(what: str, host: str, timeout: float) -> str:
-    if what == TRUSTD:
+def _refused(service: str, host: str, timeout: float) -> str:
+    if service == TRUSTD:
         return (
             "The host is not a Talos control plane, but something before it (a load balancer, a Service that the Tailscale operator "
             "exposes) that forwards the API server's port only. Machines of lane kubelet can join through it; Talos machines need the "

@@ -35,23 +35,30 @@ def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck
         reports = [(wish, report(mesh, wish)) for wish in _wishes(context, with_mesh, device, port)]
     except TgpError as error:
         return CloudCheck("it was not asked, because the mesh cannot be read", (str(error),))
-    wrong = [problem for _wish, told in reports for problem in told.problems if problem["subject"] not in _routes(with_mesh)]
+    wrong = [
+        problem
+        for _wish, policy_report in reports
+        for problem in policy_report.problems
+        if problem["subject"] not in _routes(with_mesh)
+    ]
     if wrong:
         lines = [f"{entry['subject']}: {entry['problem']} {entry['remedy']}" for entry in wrong]
         raise InvalidInput("The tailnet's policy keeps machines from joining:", problems=list(dict.fromkeys(lines)))
-    waiting = [f"{problem['problem']} {problem['remedy']}" for _wish, told in reports for problem in told.problems]
+    waiting = [
+        f"{problem['problem']} {problem['remedy']}" for _wish, policy_report in reports for problem in policy_report.problems
+    ]
     return CloudCheck("\n".join(_proven(reports, host, port, device)), tuple(dict.fromkeys(waiting)))
 
 
 def _proven(reports: list[tuple[PolicyWish, PolicyReport]], host: str, port: int, device: Device | None) -> list[str]:
-    tags = ", ".join(sorted({tag for wish, _told in reports for tag in wish.tags}))
-    unseen = list(dict.fromkeys(text for _wish, told in reports for text in told.unseen))
+    tags = ", ".join(sorted({tag for wish, _report in reports for tag in wish.tags}))
+    unseen = list(dict.fromkeys(text for _wish, policy_report in reports for text in policy_report.unseen))
     if device is None:
         way = f"{host}:{port} is no device of the tailnet" if host else "where the API server is, is not known"
         return [f"{way}, so the policy was not asked about {tags} and the way there", *unseen]
-    if not all(told.tried for _wish, told in reports):
+    if not all(policy_report.tried for _wish, policy_report in reports):
         return [f"whether it lets {tags} reach the API server {host}:{port} could not be asked", *unseen]
-    trustd = f", and Talos machines trustd ({_TRUSTD})" if any(_TRUSTD in wish.join for wish, _told in reports) else ""
+    trustd = f", and Talos machines trustd ({_TRUSTD})" if any(_TRUSTD in wish.join for wish, _report in reports) else ""
     return [f"it lets {tags} reach the API server {host}:{port}{trustd}", *unseen]
 
 

@@ -145,11 +145,11 @@ def silent(_text: str) -> None:
 
 def once(warn: Warn) -> Warn:
     """``warn`` that says each sentence once: a market is read for auction and on demand, and again before a launch."""
-    said: set[str] = set()
+    seen: set[str] = set()
 
     def tell(text: str) -> None:
-        if text not in said:
-            said.add(text)
+        if text not in seen:
+            seen.add(text)
             warn(text)
 
     return tell
@@ -158,14 +158,14 @@ def once(warn: Warn) -> Warn:
 def readable(service: str, entries: t.Iterable[_E], read: t.Callable[[_E], _R], warn: Warn) -> list[_R]:
     """``read(entry)`` for all entries that can be read. When none of them can, the first BadShape is raised: then the service has changed, and
     an empty market would be a wrong answer."""
-    found: list[_R] = []
+    results: list[_R] = []
     problems: dict[str, errors.BadShape] = {}
     for entry in entries:
         try:
-            found.append(read(entry))
+            results.append(read(entry))
         except errors.BadShape as error:
             problems.setdefault(str(error.details.get("why") or error.message), error)
-    if problems and not found:
+    if problems and not results:
         raise next(iter(problems.values()))
     if problems:
         shown = "; ".join(list(problems)[:_SHOWN])
@@ -175,7 +175,7 @@ def readable(service: str, entries: t.Iterable[_E], read: t.Callable[[_E], _R], 
             f"{service}: {len(problems)} {'entries' if several else 'entry'} of what it offers cannot be read and "
             f"{'are' if several else 'is'} left out: {shown}{more}."
         )
-    return found
+    return results
 
 
 # ---- reading a list to its end. Half a list, or one that never ends, must not be taken for the truth
@@ -183,21 +183,21 @@ def readable(service: str, entries: t.Iterable[_E], read: t.Callable[[_E], _R], 
 _MOST = 1000
 
 
-def walk(api: Api, what: str, read: t.Callable[[str | None], tuple[list[t.Any], str | None]]) -> list[t.Any]:
+def walk(api: Api, operation: str, read: t.Callable[[str | None], tuple[list[t.Any], str | None]]) -> list[t.Any]:
     """Everything of all pages. ``read(cursor)`` gives a page and the next cursor, None = it was the last. BadShape when a cursor comes
     again or the pages do not end."""
-    found: list[t.Any] = []
+    collected: list[t.Any] = []
     cursor: str | None = None
     seen: set[str] = set()
     for _page in range(_MOST):
         items, cursor = read(cursor)
-        found += items
+        collected += items
         if cursor is None:
-            return found
+            return collected
         if cursor in seen:
-            raise api.bad_shape(what, "its pages go round in a circle")
+            raise api.bad_shape(operation, "its pages go round in a circle")
         seen.add(cursor)
-    raise api.bad_shape(what, "its pages do not end")
+    raise api.bad_shape(operation, "its pages do not end")
 
 
 # ---- what a cloud's file says of itself (``ENTRY``), so that nothing else has to be changed when a cloud is added
@@ -252,7 +252,7 @@ class Entry:
         """An option's value, else that of its environment variables (a call that lacks the option has no fallback of its own). The line
         end that a key from a file brings along is none of it."""
         given = (task.params.get(name), *(os.environ.get(variable) for variable in self.variables(name)))
-        return next((found for value in given if value and (found := str(value).strip())), None)
+        return next((text for value in given if value and (text := str(value).strip())), None)
 
     def address(self, task: Task, name: str, usual: str) -> str:
         """Where its API is: option ``name``, its environment variables, else ``usual``. InvalidInput for more than scheme, host and port, and

@@ -197,13 +197,13 @@ class NamedInstance:
             )
         return instance
 
-    def _check_alive(self, instance: Instance, what: str) -> None:
+    def _check_alive(self, instance: Instance, failure: str) -> None:
         """TgpError for a machine that does not come up any more, and is billed all the same."""
         stuck = instance.state is InstanceState.STOPPED and instance.problem  # without a problem it may be on its way up
         if instance.interrupted or stuck or instance.state in (InstanceState.FAILED, *ENDING):
             self._left.note(instance)
             why = f"{instance.raw_state} {instance.problem}".strip().rstrip(".")
-            raise with_result(errors.TgpError(f"{self.name} {what}: {why}."), [instance])
+            raise with_result(errors.TgpError(f"{self.name} {failure}: {why}."), [instance])
 
     def _read_log(self, instance: Instance) -> str:
         try:

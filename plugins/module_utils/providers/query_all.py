@@ -28,17 +28,17 @@ class Survey(t.NamedTuple):
 def survey(task: Task, names: t.Sequence[str], ask: t.Callable[[Cloud], t.Sequence[_T]]) -> Survey:
     """Ask the clouds ``names`` (empty: all that are configured). When none can answer, the first failure is raised."""
 
-    def one(name: str) -> list[_T]:
+    def ask_cloud(name: str) -> list[_T]:
         cloud = connect(name, task)
         try:
             return list(ask(cloud))
         finally:
             cloud.close()
 
-    answers = each(chosen(task, names), one)
+    answers = each(chosen(task, names), ask_cloud)
     failed = failures(task, answers)
-    found = [item for answer in answers.values() if not isinstance(answer, errors.TgpError) for item in answer]
-    return Survey(found, failed)
+    items = [item for answer in answers.values() if not isinstance(answer, errors.TgpError) for item in answer]
+    return Survey(items, failed)
 
 
 def chosen(task: Task, names: t.Sequence[str]) -> list[str]:
@@ -55,14 +55,14 @@ def chosen(task: Task, names: t.Sequence[str]) -> list[str]:
 def each(names: t.Sequence[str], ask: t.Callable[[str], _R]) -> dict[str, _R | errors.TgpError]:
     """``ask(name)`` for all names side by side; a failure stands in the place of the answer."""
 
-    def one(name: str) -> _R | errors.TgpError:
+    def answer_of(name: str) -> _R | errors.TgpError:
         try:
             return ask(name)
         except errors.TgpError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=max(len(names), 1), thread_name_prefix="survey") as pool:
-        return dict(zip(names, pool.map(one, names), strict=True))
+        return dict(zip(names, pool.map(answer_of, names), strict=True))
 
 
 def failures(task: Task, answers: t.Mapping[str, t.Any]) -> list[dict[str, str]]:

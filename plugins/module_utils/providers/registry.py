@@ -27,14 +27,14 @@ _PACKED = (lambda_cloud, paperspace_cloud, runpod_cloud, vast_cloud, webhook_clo
 def _discover() -> dict[str, Entry]:
     package = importlib.import_module(__name__.rpartition(".")[0])
     names = {module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg}
-    names |= {one.__name__.split(".")[-2] for one in _PACKED}
+    names |= {packed.__name__.split(".")[-2] for packed in _PACKED}
     entries = (importlib.import_module(f".{name}.cloud", package.__name__).ENTRY for name in sorted(names))
     return {entry.name: entry for entry in entries}
 
 
 ENTRIES: dict[str, Entry] = _discover()
 CAPABILITIES: dict[str, Capability] = {name: entry.facts for name, entry in ENTRIES.items()}
-CLOUDS_SPEC: dict[str, t.Any] = {name: one for entry in ENTRIES.values() for name, one in entry.spec.items()}
+CLOUDS_SPEC: dict[str, t.Any] = {name: options for entry in ENTRIES.values() for name, options in entry.spec.items()}
 
 
 def _key(name: str) -> str:
@@ -52,7 +52,7 @@ def canonical_cloud(name: str) -> str | None:
 def cloud_suggestions(name: str) -> tuple[str, ...]:
     """Clouds whose name looks like ``name``, best first."""
     close = difflib.get_close_matches(_key(name), _INDEX, n=3, cutoff=0.6)
-    return tuple(dict.fromkeys(_INDEX[found] for found in close))
+    return tuple(dict.fromkeys(_INDEX[key] for key in close))
 
 
 def connect(

@@ -121,8 +121,8 @@ def no_such_type(message: str, wanted: str, names: t.Iterable[str], near: t.Sequ
     """The error for ``wanted``, which is none of ``names``: it says which of them are spelt alike, and all of them. ``near``: names
     known to be alike, before those that only look alike."""
     key, lower = wanted.strip().lower(), {name.lower(): name for name in sorted(names)}
-    close = [lower[one] for one in difflib.get_close_matches(key, lower, 2, 0.8)]
-    longer = [lower[one] for one in lower if key and one.startswith(key)]
+    close = [lower[lowered] for lowered in difflib.get_close_matches(key, lower, 2, 0.8)]
+    longer = [lower[lowered] for lowered in lower if key and lowered.startswith(key)]
     alike = list(dict.fromkeys([*near, *longer, *close]))[:2]
     meant = f"Did you mean {' or '.join(alike)}? " if alike else ""
     return InvalidInput(message, remedy=f"{meant}It has {', '.join(lower.values())}." if lower else meant.strip())

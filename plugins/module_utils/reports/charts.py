@@ -117,7 +117,7 @@ def _svg(figure: Figure, title: str) -> str:
         (INK, "--ink"),
         (FAINT, "--faint"),
         (GRID, "--grid"),
-        *((one, series_colour(at)) for at, one in enumerate(_SERIES)),
+        *((series, series_colour(at)) for at, series in enumerate(_SERIES)),
     ):
         text = text.replace(place, f"var({colour})")
     text = re.sub(r"font: [^;\"]*?(\d+(?:\.\d+)?)px[^;\"]*", r"font-size: \1px", text)

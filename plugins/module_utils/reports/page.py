@@ -57,8 +57,8 @@ def _warnings(spending: Report, report: _Data) -> str:
     if report["whole"] and not torn:
         return ""
     text = "".join(f"<li>{escape(line)}</li>" for line in headline(spending, report["spending"], torn)[1:])
-    what = "<strong>The books are not whole: every sum is at least what is said.</strong>"
-    return f'<section class="alarm" role="alert">{what}<ul>{text}</ul></section>'
+    lead = "<strong>The books are not whole: every sum is at least what is said.</strong>"
+    return f'<section class="alarm" role="alert">{lead}<ul>{text}</ul></section>'
 
 
 def _cards(spending: Report, report: _Data) -> str:
@@ -146,14 +146,14 @@ def _drawing() -> t.Any:
 
 def _buckets(days: t.Mapping[str, t.Mapping[str, Decimal]]) -> tuple[list[str], list[dict[str, Decimal]]]:
     """Every day from the first to the last, or every month when there are too many days, with what each use cost."""
-    first, last = (datetime.fromisoformat(one) for one in (min(days), max(days)))
+    first, last = (datetime.fromisoformat(date) for date in (min(days), max(days)))
     keys = [f"{first + timedelta(days=at):%Y-%m-%d}" for at in range((last - first).days + 1)]
     if len(keys) > _MOST_DAYS:
         keys = list(dict.fromkeys(key[:7] for key in keys))
     costs: list[dict[str, Decimal]] = []
     for key in keys:
         uses: dict[str, Decimal] = {}
-        for day in [one for one in days if one.startswith(key)]:
+        for day in [date for date in days if date.startswith(key)]:
             for use, cost in days[day].items():
                 uses[use] = add_up((uses.get(use, NOTHING), cost))
         costs.append(uses)
@@ -204,7 +204,7 @@ def _machines(report: Report) -> str:
     lines = {part.line.key: part.line for part in report.parts}
     for part in report.parts:
         costs.setdefault(part.line.key, []).append(part.cost)
-    order = sorted(((add_up(several), key) for key, several in costs.items()), key=lambda one: (-one[0], one[1]))
+    order = sorted(((add_up(several), key) for key, several in costs.items()), key=lambda item: (-item[0], item[1]))
     if not order:
         return ""
     rows = []

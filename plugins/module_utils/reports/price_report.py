@@ -174,8 +174,8 @@ class _Run:
         return True
 
 
-def _cheapest_first(one: tuple[Offer, str | None, int | None]) -> tuple[t.Any, ...]:
-    offer, place = one[0], one[2]
+def _cheapest_first(entry: tuple[Offer, str | None, int | None]) -> tuple[t.Any, ...]:
+    offer, place = entry[0], entry[2]
     return (offer.price_hour is None, offer.price_hour or 0, place or 0, offer.cloud, offer.id)
 
 

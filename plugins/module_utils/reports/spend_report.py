@@ -49,20 +49,20 @@ def _report(context: Context) -> dict[str, t.Any]:
         raise InvalidInput(f"{first} {params['since']} is not before {last} {params['until']}.", remedy="Exchange them.")
     claims = context.store.claims()
     ledger = _ledger(context)
-    found = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])
+    totals = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])
     money = spending(context, ledger, claims, now)
-    result = data(found, money, ledger.torn, context.cluster_id)
+    result = data(totals, money, ledger.torn, context.cluster_id)
     for place in ledger.torn:
         task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
     if params["format"] == "table":
-        lines = table(found, money, ledger.torn)
+        lines = table(totals, money, ledger.torn)
         text = "\n".join(lines) + "\n"
     elif params["format"] == "json":
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
     elif params["format"] == "csv":
-        text = as_csv(found)
+        text = as_csv(totals)
     else:
-        text = page(found, result, now)
+        text = page(totals, result, now)
     if not params["path"]:
         for line in text.splitlines():
             task.progress(line)

@@ -200,7 +200,7 @@ def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list
         unknown.append("our list of bootstrap tokens could not be read")
     if context.clients.uses_mesh():
         read = {"devices": observation.devices, "keys": observation.keys}
-        unknown += [f"the mesh's {what} could not be read" for what, listed in read.items() if listed is None]
+        unknown += [f"the mesh's {kind} could not be read" for kind, listed in read.items() if listed is None]
     return unknown
 
 
@@ -318,12 +318,12 @@ def _service(context: Context, claim: Claim | None, device: Device | None, obser
     }
 
 
-def _service_state(claim: Claim, found: Health) -> str:
+def _service_state(claim: Claim, health: Health) -> str:
     if claim.deletion is not None or claim.phase.value != "Ready":
         return f"{claim.phase.value} ({claim.deletion.reason})" if claim.deletion is not None else claim.phase.value
-    if found.well is False:
-        return f"Ready, {found.why}"
-    if found.well is None:
+    if health.well is False:
+        return f"Ready, {health.why}"
+    if health.well is None:
         return "Ready, health unknown"
     return "Ready, idle" if claim.idle_since else "Ready"
 

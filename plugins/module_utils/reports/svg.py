@@ -82,7 +82,7 @@ def course(title: str, steps: t.Sequence[tuple[float, Decimal]], now: tuple[floa
         return f"{_LEFT + (day - 1) / max(end[0] - 1, 1) * (_RIGHT - _LEFT):.1f},{scale.y(float(cost)):.1f}"
 
     def path(points: t.Sequence[tuple[float, Decimal]], more: str) -> str:
-        places = " ".join(point(*one) for one in points)
+        places = " ".join(point(*pair) for pair in points)
         return f'<polyline points="{places}" fill="none" style="stroke:var({series_colour(0)})" stroke-linejoin="round" {more}/>'
 
     days = [day for day in range(1, int(end[0]) + 1) if day % 5 == 0]

@@ -249,9 +249,9 @@ class Waker:
 
     def wait(self, seconds: float) -> bool:
         """True when something happened since the last time, or happens within ``seconds`` (real ones)."""
-        found = self._happened.wait(seconds)
+        happened = self._happened.wait(seconds)
         self._happened.clear()
-        return found
+        return happened
 
     def close(self) -> None:
         self._attention.stop()

@@ -79,11 +79,11 @@ class Teller:
             for line in lines:
                 self._task.progress(line)
 
-    def problems(self, found: list[str]) -> None:
-        for line in found:
+    def problems(self, lines: list[str]) -> None:
+        for line in lines:
             if line not in self._problems:
                 self.say(f"problem: {line}")
-        self._problems = found
+        self._problems = lines
 
     def busy(self, message: str) -> None:
         """Another run holds the lock: one line, however long it does."""

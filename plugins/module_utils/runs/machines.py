@@ -139,10 +139,10 @@ def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) ->
     rows = [_row(drift.claim, "drifted", f"would be set again: {', '.join(drift.what)}", problem=False) for drift in drifted]
     if step.would is None:
         return rows
-    told = [
+    messages = [
         (claim, f"would be given back: {claim.deletion.reason}" if claim.deletion is not None else step.would) for claim in claims
     ]
-    return rows + [_row(claim, "planned", message, problem=False) for claim, message in told]
+    return rows + [_row(claim, "planned", message, problem=False) for claim, message in messages]
 
 
 def _ended(rows: list[dict[str, t.Any]], wrong: str, step: MachineStep, hubs: list[dict[str, t.Any]]) -> dict[str, t.Any]:

@@ -127,11 +127,11 @@ def _explain_late(
 class _Asked(dict[str, str]):
     """What could not be read, and why."""
 
-    def ask(self, what: str, question: t.Callable[[], t.Any], otherwise: t.Any) -> t.Any:
+    def ask(self, source: str, question: t.Callable[[], t.Any], otherwise: t.Any) -> t.Any:
         try:
             return question()
         except TgpError as error:
-            self[what] = f"could not be read: {str(error)[:200]}"
+            self[source] = f"could not be read: {str(error)[:200]}"
             return otherwise
 
 

@@ -116,9 +116,9 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
         context,
         lambda wishes: sight.decide(
             lambda seen: plan(seen, wishes, context.settings, CAPABILITIES, context.run_id),
-            lambda found: writes and _needs_new_offers(found, context.settings),
+            lambda planned: writes and _needs_new_offers(planned, context.settings),
         ),
-        lambda found: _to_look_at(found, context.settings),
+        lambda planned: _to_look_at(planned, context.settings),
     )
     observation = sight.seen
     if wishes.blocked and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
@@ -381,10 +381,10 @@ def refuse_choices(task: Task) -> None:
     params, mode = task.params, task.params["mode"]
     given = [choice for choice, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(choice))]
     if given:
-        told = "; ".join(f"{task.called(name)} is for {', '.join(_CHOICES[name])}" for name in given)
+        uses = "; ".join(f"{task.called(name)} is for {', '.join(_CHOICES[name])}" for name in given)
         looks = f" Mode {mode} looks at all pools." if "pools" in given else ""
         raise InvalidInput(
-            f"{', '.join(map(task.called, given))} cannot be used in mode {mode}.", remedy=f"Leave it out: {told}.{looks}"
+            f"{', '.join(map(task.called, given))} cannot be used in mode {mode}.", remedy=f"Leave it out: {uses}.{looks}"
         )
 
 

@@ -50,7 +50,7 @@ def rejoin(task: Task) -> dict[str, t.Any]:
 
 
 def _claim(context: Context, name: str) -> Claim:
-    claim = next((one for one in context.store.claims() if one.name == name), None)
+    claim = next((recorded for recorded in context.store.claims() if recorded.name == name), None)
     if claim is None:
         raise InvalidInput(f"There is no machine {name} of this cluster.", remedy="status.yml lists them.")
     if claim.lane is not Lane.KUBELET:
@@ -115,7 +115,7 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
 
 
 def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
-    instance = next((one for one in context.clients.instances(claim.cloud) or () if one.id == claim.instance_id), None)
+    instance = next((machine for machine in context.clients.instances(claim.cloud) or () if machine.id == claim.instance_id), None)
     facts = CAPABILITIES.get(claim.cloud)
     end = deadline(claim, in_force(claim, context.wishes), facts)
     return {

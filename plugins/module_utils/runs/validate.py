@@ -74,15 +74,15 @@ def _run(checks: t.Sequence[_Check]) -> list[dict[str, t.Any]]:
         return list(pool.map(lambda pair: _one(*pair), checks))
 
 
-def _one(what: str, check: t.Callable[[], str | CloudCheck]) -> dict[str, t.Any]:
+def _one(subject: str, check: t.Callable[[], str | CloudCheck]) -> dict[str, t.Any]:
     try:
         outcome = check()
     except TgpError as error:
-        return {"what": what, "ok": False, "status": NO, "message": str(error), "warnings": []}
+        return {"what": subject, "ok": False, "status": NO, "message": str(error), "warnings": []}
     if isinstance(outcome, str):
         outcome = CloudCheck(outcome)
     status = WARN if outcome.warnings else OK
-    return {"what": what, "ok": True, "status": status, "message": outcome.sentence, "warnings": list(outcome.warnings)}
+    return {"what": subject, "ok": True, "status": status, "message": outcome.sentence, "warnings": list(outcome.warnings)}
 
 
 # ---- with a cluster
@@ -148,15 +148,15 @@ def _device_plugin(context: Context) -> CloudCheck:
     answers = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
     if not context.wishes.pools:
         answers = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes, resources)}
-    missing = [f"{key}: {one.why}" for key, one in answers.items() if one.word == NONE]
+    missing = [f"{key}: {verdict.why}" for key, verdict in answers.items() if verdict.word == NONE]
     if missing:
         raise InvalidInput("Nodes would not show their GPUs:", problems=missing)
     sure = sorted({device_answer.why for device_answer in answers.values() if device_answer.word == YES and device_answer.why})
     open_questions = tuple(f"{key}: {device_answer.why}" for key, device_answer in answers.items() if device_answer.word == UNKNOWN)
-    told = ", ".join(sure) or ("nothing is certain" if open_questions else "no pool needs one")
+    sentence = ", ".join(sure) or ("nothing is certain" if open_questions else "no pool needs one")
     if sure and _ANY in answers:
-        told += "; without documents the taints and labels of pools were not compared"
-    return CloudCheck(told, open_questions)
+        sentence += "; without documents the taints and labels of pools were not compared"
+    return CloudCheck(sentence, open_questions)
 
 
 def _documents(wishes: Wishes) -> str:

@@ -60,7 +60,7 @@ class ConfigMapStore(Careful):
         entries, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
         claims = [self.note(claim) for claim in entries if isinstance(claim, Claim)]
         broken = [entry for entry in entries if isinstance(entry, DamagedClaim)]
-        return sorted(claims, key=lambda claim: claim.name), sorted(broken, key=lambda one: one.name)
+        return sorted(claims, key=lambda claim: claim.name), sorted(broken, key=lambda record: record.name)
 
     def claim(self, name: str) -> Claim | None:
         raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")

@@ -102,12 +102,12 @@ class Lease:
         if self._raw is None:
             return None
         spec = self._raw.setdefault("spec", {}) or {}
-        what = f"GET {self._path}"
+        operation = f"GET {self._path}"
         try:
             renewed = from_text(spec["renewTime"]) if spec.get("renewTime") else None
             duration = int(spec.get("leaseDurationSeconds") or DURATION)
         except (ValueError, TypeError, AttributeError) as error:
-            raise self._kube.api.bad_shape(what, f"its spec has an odd field: {error}") from error
+            raise self._kube.api.bad_shape(operation, f"its spec has an odd field: {error}") from error
         return Reading(str(spec.get("holderIdentity") or ""), renewed, duration, self._clock.now())
 
     def _write(self, *, taking: bool) -> None:

@@ -61,7 +61,7 @@ class RunLock:
         """
         with self._mutex:
             began = self._clock.now().timestamp()
-            deadline, said = began + wait, began - _SAY_EVERY
+            deadline, last_said = began + wait, began - _SAY_EVERY
             while True:
                 try:
                     new = self._attempt()
@@ -78,8 +78,8 @@ class RunLock:
                         )
                         raise
                     passed = wait - left
-                    if began + passed - said >= _SAY_EVERY:
-                        said = began + passed
+                    if began + passed - last_said >= _SAY_EVERY:
+                        last_said = began + passed
                         say(f"waiting for the run lock, {passed:.0f} s of {wait:.0f} s: {busy.message}")
                     self.waited = True
                     self._clock.sleep(min(_POLL, left))

@@ -63,9 +63,9 @@ def _patched(spec: NodeSpec, documents: list[Document]) -> None:
     before = held(documents, spec.every_taint, spec.tunnel)
     variables = spec.variables()
     for number, text in enumerate(spec.patches, 1):
-        what = f"talosConfig.patches[{number - 1}]"
-        pieces = patches.read(render(text, variables, what), what)
-        patches.apply(documents, pieces, what)
+        label = f"talosConfig.patches[{number - 1}]"
+        pieces = patches.read(render(text, variables, label), label)
+        patches.apply(documents, pieces, label)
     problems = changed(before, held(documents, spec.every_taint, spec.tunnel))
     if problems:
         raise InvalidInput("The patches of talosConfig cannot be used.", problems=problems, node=spec.name)
@@ -166,17 +166,17 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
 
 def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
     """All of ours; then what the template registers beyond them. One per key and effect."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    by_key: dict[tuple[str, str], dict[str, str]] = {}
     for taint in spec.every_taint:
         entry = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-        found[taint.key, taint.effect] = {key: value for key, value in entry.items() if value}
+        by_key[taint.key, taint.effect] = {key: value for key, value in entry.items() if value}
     if given is not None and not isinstance(given, list):
         raise InvalidInput("machine.kubelet.extraConfig.registerWithTaints of the template must be a list of taints.")
     for entry in given or ():
         if not isinstance(entry, dict):
             raise InvalidInput("machine.kubelet.extraConfig.registerWithTaints: write each taint as key, value, effect.")
-        found.setdefault((str(entry.get("key")), str(entry.get("effect"))), entry)
-    return list(found.values())
+        by_key.setdefault((str(entry.get("key")), str(entry.get("effect"))), entry)
+    return list(by_key.values())
 
 
 def _nvidia(spec: NodeSpec, machine: Document) -> None:
@@ -280,15 +280,15 @@ _MESH = ("TS_AUTHKEY", "TS_HOSTNAME", "TS_AUTH_ONCE")
 def held(documents: t.Sequence[Document], taints: t.Sequence[Taint], tunnel: Tunnel | None = None) -> dict[str, t.Any]:
     """Field → value of all that must stay as it is; ``taints`` are those with which the node must register."""
     config = machine_document(documents)
-    found: dict[str, t.Any] = {path: copy.deepcopy(at(config, path)) for path in _FIELDS}
+    values: dict[str, t.Any] = {path: copy.deepcopy(at(config, path)) for path in _FIELDS}
     for key, value in fields_at(config, "machine.nodeLabels").items():
         if key.startswith(PREFIX):
-            found[f"machine.nodeLabels.{key}"] = value
+            values[f"machine.nodeLabels.{key}"] = value
     host = of_kind(documents, "HostnameConfig")
-    found["HostnameConfig.hostname"] = at(host, "hostname")
+    values["HostnameConfig.hostname"] = at(host, "hostname")
     service = of_kind(documents, "ExtensionServiceConfig", "tailscale")
     environment = dict(str(entry).partition("=")[::2] for entry in items_at(service, "environment"))
-    found |= {f"ExtensionServiceConfig tailscale: {name}": environment.get(name) for name in _MESH}
+    values |= {f"ExtensionServiceConfig tailscale: {name}": environment.get(name) for name in _MESH}
     registered = [
         (taint.get("key"), taint.get("value", ""), taint.get("effect"))
         for taint in items_at(config, "machine.kubelet.extraConfig.registerWithTaints")
@@ -296,8 +296,8 @@ def held(documents: t.Sequence[Document], taints: t.Sequence[Taint], tunnel: Tun
     ]
     for taint in taints:
         where = f"machine.kubelet.extraConfig.registerWithTaints: {taint.key}"
-        found[where] = (taint.key, taint.value, taint.effect) in registered
-    return found if tunnel is None else found | copy.deepcopy(held_of(documents, config, tunnel))
+        values[where] = (taint.key, taint.value, taint.effect) in registered
+    return values if tunnel is None else values | copy.deepcopy(held_of(documents, config, tunnel))
 
 
 def changed(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:
@@ -340,20 +340,20 @@ def mirrors(spec: NodeSpec, config: Document, documents: list[Document]) -> None
 
 def mirror_problems(given: t.Mapping[str, t.Sequence[str]]) -> list[str]:
     """What is wrong with registry → URLs, one sentence each. No URL with a password is repeated."""
-    found = []
+    problems = []
     for registry, urls in given.items():
         where = f"registryMirrors.{registry}"
         if not _HOST.fullmatch(registry):
-            found.append(f"{where}: write the registry as images name it (docker.io, ghcr.io, registry.example.org:5000), or *.")
+            problems.append(f"{where}: write the registry as images name it (docker.io, ghcr.io, registry.example.org:5000), or *.")
         if not urls:
-            found.append(f"{where}: no mirror is listed.")
+            problems.append(f"{where}: no mirror is listed.")
         for url in urls:
             parts = urlsplit(url)
             if parts.password or parts.username:
-                found.append(f"{where}: a password does not belong into an address; write a RegistryAuthConfig document.")
+                problems.append(f"{where}: a password does not belong into an address; write a RegistryAuthConfig document.")
             elif parts.scheme not in ("http", "https") or not parts.netloc:
-                found.append(f"{where}: {url!r} is no address; write https://host.")
-    return found
+                problems.append(f"{where}: {url!r} is no address; write https://host.")
+    return problems
 
 
 # ---- the worker template used where a class brings none of its own; the same text as examples/templates/worker.yaml

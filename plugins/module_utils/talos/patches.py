@@ -31,50 +31,50 @@ _KEYED = {
 _LIST = re.compile(r"(?:[ \t]*(?:#.*)?\n)*(?:---.*\n(?:[ \t]*(?:#.*)?\n)*)?[ \t]*(?:\[|-\s)")
 
 
-def read(text: str, what: str) -> list[Document]:
+def read(text: str, label: str) -> list[Document]:
     """The documents of one patch. InvalidInput for what is none, and for JSON patches, which know one document only."""
     if _LIST.match(text):
         raise InvalidInput(
-            f"{what} is a list, as JSON patches (RFC 6902) are: Talos takes those for a configuration of one document only, and these have "
+            f"{label} is a list, as JSON patches (RFC 6902) are: Talos takes those for a configuration of one document only, and these have "
             "several.",
             remedy="Write a strategic merge patch: the fields as they shall be, and `$patch: delete` where something shall go.",
         )
-    documents = parse(text, what)
+    documents = parse(text, label)
     for piece in documents:
         unknown = [field for field in ("kind", "apiVersion") if "kind" in piece and field not in piece]
         if unknown:
-            raise InvalidInput(f"{what}: a document with kind needs apiVersion, too.")
+            raise InvalidInput(f"{label}: a document with kind needs apiVersion, too.")
     return documents
 
 
-def apply(documents: list[Document], patch: t.Sequence[Document], what: str = "The patch") -> None:
-    """Lay the documents of one patch over ``documents``, which are changed. ``what`` names the patch in errors.
+def apply(documents: list[Document], patch: t.Sequence[Document], label: str = "The patch") -> None:
+    """Lay the documents of one patch over ``documents``, which are changed. ``label`` names the patch in errors.
 
     Raises InvalidInput when it deletes what is not there, or lays one kind of value over another.
     """
     for piece in patch:
         kind, name = piece.get("kind", ""), piece.get("name")
-        found = next(
+        target = next(
             (document for document in documents if document.get("kind", "") == kind and document.get("name") == name), None
         )
-        title = " ".join(str(one) for one in (kind, name) if one) or "the machine configuration"
+        title = " ".join(str(part) for part in (kind, name) if part) or "the machine configuration"
         if piece.get(DELETE) == "delete":
             if not kind:
-                raise InvalidInput(f"{what}: the machine configuration as a whole cannot be deleted.")
-            if found is None:
-                raise InvalidInput(f"{what} deletes {title}, and there is none.")
-            documents[:] = [document for document in documents if document is not found]
+                raise InvalidInput(f"{label}: the machine configuration as a whole cannot be deleted.")
+            if target is None:
+                raise InvalidInput(f"{label} deletes {title}, and there is none.")
+            documents[:] = [document for document in documents if document is not target]
             continue
         piece = copy.deepcopy(piece)
         deletions = _deletions(piece)
-        if found is None:
+        if target is None:
             if deletions:
-                raise InvalidInput(f"{what} deletes something of {title}, and there is none.")
+                raise InvalidInput(f"{label} deletes something of {title}, and there is none.")
             documents.append(piece)
             continue
         for path, key in deletions:
-            _delete(found, path, key, f"{what}: {title}")
-        _merge(found, piece, kind, "", f"{what}: {title}")
+            _delete(target, path, key, f"{label}: {title}")
+        _merge(target, piece, kind, "", f"{label}: {title}")
 
 
 Path = tuple[str, ...]
@@ -110,7 +110,7 @@ def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
     return deletions
 
 
-def _delete(document: Document, path: Path, key: Key | None, what: str) -> None:
+def _delete(document: Document, path: Path, key: Key | None, label: str) -> None:
     holder: t.Any = document
     for name in path if key else path[:-1]:
         holder = holder.get(name) if isinstance(holder, dict) else None
@@ -126,10 +126,10 @@ def _delete(document: Document, path: Path, key: Key | None, what: str) -> None:
             del holder[place]
             return
     entry = f" with {key[0]} {key[1]}" if key else ""
-    raise InvalidInput(f"{what} has no {'.'.join(path)}{entry} that could be deleted.")
+    raise InvalidInput(f"{label} has no {'.'.join(path)}{entry} that could be deleted.")
 
 
-def _merge(left: dict[str, t.Any], right: t.Mapping[str, t.Any], kind: str, path: str, what: str) -> None:
+def _merge(left: dict[str, t.Any], right: t.Mapping[str, t.Any], kind: str, path: str, label: str) -> None:
     for name, item in right.items():
         here = f"{path}.{name}" if path else name
         there = left.get(name)
@@ -141,31 +141,33 @@ def _merge(left: dict[str, t.Any], right: t.Mapping[str, t.Any], kind: str, path
             if here == "machine.kubelet.extraArgs" and not kind:
                 there.update(item)
             else:
-                _merge(there, item, kind, here, what)
+                _merge(there, item, kind, here, label)
         elif here.startswith("machine.kubelet.extraArgs.") and not kind:
             left[name] = item
         elif isinstance(there, list) and isinstance(item, list):
-            _merge_list(there, item, kind, here, what)
+            _merge_list(there, item, kind, here, label)
         elif isinstance(there, (dict, list)) or isinstance(item, (dict, list)):
-            raise InvalidInput(f"{what}: {here} is {_word(there)}, and the patch has {_word(item)} there.")
+            raise InvalidInput(f"{label}: {here} is {_word(there)}, and the patch has {_word(item)} there.")
         else:
             left[name] = item
 
 
-def _merge_list(there: list[t.Any], item: list[t.Any], kind: str, here: str, what: str) -> None:
+def _merge_list(there: list[t.Any], item: list[t.Any], kind: str, here: str, label: str) -> None:
     if (kind, here) in _REPLACED:
         there[:] = item
         return
     keys = _KEYED.get((kind, here), ())
     for entry in item:
         twin = None
-        key = next((one for one in keys if isinstance(entry, dict) and entry.get(one)), None)
+        key = next((name for name in keys if isinstance(entry, dict) and entry.get(name)), None)
         if key is not None:
-            twin = next((one for one in there if isinstance(one, dict) and one.get(key) == entry[key]), None)
+            twin = next(
+                (candidate for candidate in there if isinstance(candidate, dict) and candidate.get(key) == entry[key]), None
+            )
         if twin is None:
             there.append(entry)
         else:
-            _merge(twin, entry, kind, here, what)
+            _merge(twin, entry, kind, here, label)
 
 
 def _word(value: t.Any) -> str:

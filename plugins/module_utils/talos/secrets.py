@@ -53,30 +53,30 @@ _PATHS = {
 _REQUIRED = ("trustd_token", "os_ca_crt", "k8s_ca_crt")
 
 
-def read(source: str | t.Mapping[str, t.Any], what: str = "the Talos secrets") -> ClusterSecrets:
+def read(source: str | t.Mapping[str, t.Any], label: str = "the Talos secrets") -> ClusterSecrets:
     """Read a ``talosctl gen secrets`` bundle, a worker.yaml or controlplane.yaml, or ``get machineconfig -o yaml`` output.
 
     ``source`` is the decoded mapping, the YAML text, or (one line) the path of a file. InvalidInput names every missing key.
     """
     if isinstance(source, str):
-        documents = parse(source if "\n" in source.strip() else _file(source, what), what)
+        documents = parse(source if "\n" in source.strip() else _file(source, label), label)
     else:
         documents = [dict(source)]
     if not documents:
-        raise InvalidInput(f"{what}: there is nothing in it.", remedy=_REMEDY)
+        raise InvalidInput(f"{label}: there is nothing in it.", remedy=_REMEDY)
     first = documents[0]
     if isinstance(first.get("spec"), str) and "metadata" in first:
-        documents = parse(first["spec"], f"{what} (field spec)")
+        documents = parse(first["spec"], f"{label} (field spec)")
     elif isinstance(first.get("spec"), t.Mapping) and "metadata" in first:
         documents = [dict(first["spec"])]
     bundle = next((d for d in documents if "trustdinfo" in d or "certs" in d), None)
     config = machine_document(documents)
     if bundle is not None:
-        secrets = _collect(bundle, 0, what, required=(*_REQUIRED, "cluster_id", "cluster_secret"))
+        secrets = _collect(bundle, 0, label, required=(*_REQUIRED, "cluster_id", "cluster_secret"))
     elif config is not None and ("machine" in config or "cluster" in config):
-        secrets = _with_network(_collect(config, 1, what, required=_REQUIRED), config)
+        secrets = _with_network(_collect(config, 1, label, required=_REQUIRED), config)
     else:
-        raise InvalidInput(f"{what}: this is neither a secrets bundle nor a Talos machine configuration.", remedy=_REMEDY)
+        raise InvalidInput(f"{label}: this is neither a secrets bundle nor a Talos machine configuration.", remedy=_REMEDY)
     register(secrets.trustd_token, secrets.cluster_secret, secrets.bootstrap_token, secrets.cluster_id)
     return secrets
 
@@ -87,17 +87,17 @@ _REMEDY = (
 )
 
 
-def _file(path: str, what: str) -> str:
+def _file(path: str, label: str) -> str:
     path = os.path.expanduser(path.strip())
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInput(f"{what}: the file {path} cannot be read: {reason}.", remedy=_REMEDY) from None
+        raise InvalidInput(f"{label}: the file {path} cannot be read: {reason}.", remedy=_REMEDY) from None
 
 
-def _collect(source: t.Mapping[str, t.Any], column: int, what: str, required: t.Collection[str]) -> ClusterSecrets:
+def _collect(source: t.Mapping[str, t.Any], column: int, label: str, required: t.Collection[str]) -> ClusterSecrets:
     values: dict[str, t.Any] = {}
     problems: list[str] = []
     for field, paths in _PATHS.items():
@@ -123,7 +123,7 @@ def _collect(source: t.Mapping[str, t.Any], column: int, what: str, required: t.
         os_ca, k8s_ca = (_PATHS[field][column] for field in ("os_ca_crt", "k8s_ca_crt"))
         problems.append(f"{os_ca} and {k8s_ca} are the same certificate: the CA of Talos and that of Kubernetes are two.")
     if problems:
-        raise InvalidInput(f"{what} cannot be used.", problems=problems, remedy=_REMEDY)
+        raise InvalidInput(f"{label} cannot be used.", problems=problems, remedy=_REMEDY)
     return ClusterSecrets(**values)
 
 

@@ -47,8 +47,8 @@ def validate(program: str, documents: t.Sequence[Document], mode: str) -> list[s
     completed = _run(program, ["validate", "--config", "/dev/stdin", "--mode", mode], to_yaml(documents))
     if completed.returncode == 0:
         return []
-    told = [line.strip(" \t*-") for line in (completed.stderr or completed.stdout).splitlines()]
-    return [f"talosctl: {redact(line)}" for line in told if line] or [f"talosctl refuses it with status {completed.returncode}."]
+    lines = [line.strip(" \t*-") for line in (completed.stderr or completed.stdout).splitlines()]
+    return [f"talosctl: {redact(line)}" for line in lines if line] or [f"talosctl refuses it with status {completed.returncode}."]
 
 
 def _run(program: str, arguments: list[str], text: str = "") -> subprocess.CompletedProcess[str]:

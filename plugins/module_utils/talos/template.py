@@ -52,8 +52,8 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def render(template: str, variables: t.Mapping[str, str], what: str = "The machine config template") -> str:
-    """The template with its variables filled in. ``what`` begins the messages.
+def render(template: str, variables: t.Mapping[str, str], label: str = "The machine config template") -> str:
+    """The template with its variables filled in. ``label`` begins the messages.
 
     Raises InvalidInput for an unknown variable (naming it and the known ones), for other constructs of Go's templates, for a
     template that Jinja2 cannot read or that becomes too large, and for a value that would break out of its line. Values appear in
@@ -66,69 +66,69 @@ def render(template: str, variables: t.Mapping[str, str], what: str = "The machi
             raise InvalidInput(f"The template variable {name} is too long: it has more than {_LONGEST_VALUE // 1024} KiB.")
     values = {**variables, **{snake(name): value for name, value in variables.items()}}
     try:
-        compiled, wanted = _compile(template, what)
+        compiled, wanted = _compile(template, label)
         unknown = sorted(wanted - values.keys())
         if not unknown:
             return _joined(
-                compiled.generate({**values, _FILTERED: _Budget(what, "its filters take")}), _Budget(what, "its result has")
+                compiled.generate({**values, _FILTERED: _Budget(label, "its filters take")}), _Budget(label, "its result has")
             )
     except (RecursionError, MemoryError, SyntaxError):
-        raise InvalidInput(f"{what} is too large: its expressions are nested too deeply.", remedy=_REMEDY) from None
+        raise InvalidInput(f"{label} is too large: its expressions are nested too deeply.", remedy=_REMEDY) from None
     except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
         # the error's own words could contain a value
-        raise InvalidInput(f"{what} could not be rendered: {type(error).__name__}.", remedy=_REMEDY) from None
+        raise InvalidInput(f"{label} could not be rendered: {type(error).__name__}.", remedy=_REMEDY) from None
     raise InvalidInput(
-        f"{what} uses what nobody provides.",
+        f"{label} uses what nobody provides.",
         problems=[_unknown(name, values) for name in unknown],
         remedy=f"Known variables: {', '.join(variables)}.",
     )
 
 
 @functools.lru_cache(maxsize=32)
-def _compile(template: str, what: str) -> tuple[jinja2.Template, frozenset[str]]:
+def _compile(template: str, label: str) -> tuple[jinja2.Template, frozenset[str]]:
     for match in _BRACES.finditer(template, 0, template.rfind("}}") + 2):
         inner = match[1].strip()
         if not _GO_VARIABLE.fullmatch(match[0]) and _GO_CONSTRUCT.match(inner):
             line = template.count("\n", 0, match.start()) + 1
             raise InvalidInput(
-                f"{what} has the Go construct {match[0]!r} in line {line}; only plain variables are taken.", remedy=_REMEDY
+                f"{label} has the Go construct {match[0]!r} in line {line}; only plain variables are taken.", remedy=_REMEDY
             )
     environment = sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters = {name: _budgeted(environment.filters[name]) for name in _FILTERS}
     text = _GO_VARIABLE.sub(lambda match: f"{{{{{match[1]} {match[2]} {match[3]}}}}}", template)
     try:
         if sum(1 for _token in itertools.islice(environment.lex(text), _TOKENS + 1)) > _TOKENS:
-            raise InvalidInput(f"{what} is too large: it has more than {_TOKENS} words and signs of Jinja2.", remedy=_REMEDY)
+            raise InvalidInput(f"{label} is too large: it has more than {_TOKENS} words and signs of Jinja2.", remedy=_REMEDY)
         tree = environment.parse(text)
-        _check(tree, what)
+        _check(tree, label)
         wanted = frozenset(meta.find_undeclared_variables(tree) - environment.globals.keys())
         return environment.from_string(tree), wanted
     except jinja2.TemplateSyntaxError as error:
         reason = f"line {error.lineno}: {error.message}"
-        raise InvalidInput(f"{what} cannot be read: {reason}.", remedy=_REMEDY) from None
+        raise InvalidInput(f"{label} cannot be read: {reason}.", remedy=_REMEDY) from None
 
 
-def _check(tree: nodes.Template, what: str) -> None:
+def _check(tree: nodes.Template, label: str) -> None:
     """InvalidInput for a construct whose result may be larger than what was written, whatever that is."""
     for node in tree.find_all(nodes.Node):
         word = type(node).__name__
         name = t.cast("nodes.Filter", node).name if word == "Filter" else ""
         if name and name not in _FILTERS:
-            found, known = f"the filter {name!r}", f"the filters {', '.join(sorted(_FILTERS - {'d', 'e'}))}"
+            construct, allowed = f"the filter {name!r}", f"the filters {', '.join(sorted(_FILTERS - {'d', 'e'}))}"
         elif name and name not in _ARGUMENTS and (getattr(node, "args", None) or getattr(node, "dyn_args", None)):
-            found, known = f"the filter {name!r} with arguments", "those of default, int and trim"
+            construct, allowed = f"the filter {name!r} with arguments", "those of default, int and trim"
         elif word not in _NODES:
-            found, known = f"the Jinja2 construct {word}", "variables, conditions (if) and filters"
+            construct, allowed = f"the Jinja2 construct {word}", "variables, conditions (if) and filters"
         else:
             continue
-        raise InvalidInput(f"{what} uses {found} in line {node.lineno}; only {known} are taken.", remedy=_REMEDY)
+        raise InvalidInput(f"{label} uses {construct} in line {node.lineno}; only {allowed} are taken.", remedy=_REMEDY)
 
 
 class _Budget:
-    """Counts characters up to the limit. ``what`` is rendered; ``took`` begins what the message says of the limit."""
+    """Counts characters up to the limit. ``label`` names what is rendered; ``took`` begins what the message says of the limit."""
 
-    def __init__(self, what: str, took: str) -> None:
-        self._message = f"{what} is too large: {took} more than {_LARGEST // 1024} KiB of text."
+    def __init__(self, label: str, took: str) -> None:
+        self._message = f"{label} is too large: {took} more than {_LARGEST // 1024} KiB of text."
         self._characters = 0
 
     def spend(self, characters: int) -> None:
@@ -166,8 +166,8 @@ def _length(value: t.Any) -> int:
     return 2 + sum(_length(entry) + 2 for entry in value) if isinstance(value, list | tuple) else 32
 
 
-def _unknown(name: str, known: t.Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
+def _unknown(name: str, names: t.Collection[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
     return f"The variable {name!r} is unknown" + (f"; did you mean {close[0]!r}?" if close else ".")
 
 
@@ -259,18 +259,18 @@ def _dumper() -> t.Any:
     return Dumper
 
 
-def parse(text: str, what: str) -> list[Document]:
-    """The documents of ``text`` (empty ones left out). ``what`` names the text in errors.
+def parse(text: str, label: str) -> list[Document]:
+    """The documents of ``text`` (empty ones left out). ``label`` names the text in errors.
 
     Raises InvalidInput with the line, never with the text itself: it may hold secrets.
     """
     try:
         documents = [document for document in yaml.load_all(text, Loader=_loader()) if document is not None]
     except _Repeated as error:
-        raise InvalidInput(f"{what}: line {error.line} has the key {error.key!r} a second time; write it once.") from None
+        raise InvalidInput(f"{label}: line {error.line} has the key {error.key!r} a second time; write it once.") from None
     except _NoText as error:
         raise InvalidInput(
-            f"{what}: line {error.line} has a mapping or a list where a key should be; are the braces of a variable ({{{{ … }}}}) left in it?"
+            f"{label}: line {error.line} has a mapping or a list where a key should be; are the braces of a variable ({{{{ … }}}}) left in it?"
         ) from None
     except (
         AttributeError,
@@ -278,19 +278,19 @@ def parse(text: str, what: str) -> list[Document]:
         TypeError,
         ValueError,
     ):  # of a value that is not what its tag says; its words could hold the value
-        raise InvalidInput(f"{what} is not valid YAML: a value is not what its tag says it is.") from None
+        raise InvalidInput(f"{label} is not valid YAML: a value is not what its tag says it is.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "an unknown place"
         reason = getattr(error, "problem", None) or "it cannot be read"
-        raise InvalidInput(f"{what} is not valid YAML: {place}: {reason}.") from None
+        raise InvalidInput(f"{label} is not valid YAML: {place}: {reason}.") from None
     for number, document in enumerate(documents, 1):
         if not isinstance(document, dict):
-            raise InvalidInput(f"{what}: document {number} is not a mapping of fields.")
+            raise InvalidInput(f"{label}: document {number} is not a mapping of fields.")
     try:
         return t.cast("list[Document]", _apart(documents))
     except RecursionError:
-        raise InvalidInput(f"{what} has a YAML alias that refers to itself.") from None
+        raise InvalidInput(f"{label} has a YAML alias that refers to itself.") from None
 
 
 def _apart(value: t.Any) -> t.Any:

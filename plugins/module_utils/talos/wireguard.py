@@ -64,7 +64,7 @@ def write(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
     wireguard |= {key: kept.pop(key) for key in ("listenPort", "firewallMark") if key in kept}
     kept.pop("multicast", None)
     interface: Document = {"interface": name, "addresses": [tunnel.address], **kept}
-    old_routes = [{"network": one, "gateway": tunnel.hub_address} for one in tunnel.beyond]
+    old_routes = [{"network": destination, "gateway": tunnel.hub_address} for destination in tunnel.beyond]
     others = _other_routes(tunnel, given_interface.get("routes"), given_document.get("routes"))
     others = [{"network" if key == "destination" else key: value for key, value in other.items()} for other in others]
     if old_routes or others:
@@ -90,16 +90,16 @@ def _drop_interface(config: Document, name: str) -> None:
 
 def _other_routes(tunnel: Tunnel, *given: t.Any) -> list[Document]:
     """Routes of the template to what the tunnel has no route to, as a document says them."""
-    found = []
+    others = []
     for routes in given:
         for route in routes if isinstance(routes, list) else ():
             if isinstance(route, dict):
                 destination = route.get("destination", route.get("network"))
                 if destination not in tunnel.beyond:
-                    found.append(
+                    others.append(
                         {"destination": destination, **{k: v for k, v in route.items() if k not in ("destination", "network")}}
                     )
-    return found
+    return others
 
 
 def link(documents: t.Sequence[Document], config: Document | None, name: str) -> Document:
@@ -122,15 +122,15 @@ def link(documents: t.Sequence[Document], config: Document | None, name: str) ->
 
 def held_of(documents: t.Sequence[Document], config: Document | None, tunnel: Tunnel) -> dict[str, t.Any]:
     """Field → value of what no patch may change of the tunnel. More addresses and peers may be added, and the rest be changed."""
-    found, where = link(documents, config, tunnel.interface), f"WireGuard {tunnel.interface}"
-    addresses = [address.get("address") for address in items_at(found, "addresses") if isinstance(address, dict)]
+    settings, where = link(documents, config, tunnel.interface), f"WireGuard {tunnel.interface}"
+    addresses = [address.get("address") for address in items_at(settings, "addresses") if isinstance(address, dict)]
     return {
-        f"{where}: privateKey": found.get("privateKey"),
+        f"{where}: privateKey": settings.get("privateKey"),
         f"{where}: addresses": tunnel.address in addresses,
         f"{where}: peers": [
-            peer for peer in items_at(found, "peers") if isinstance(peer, dict) and peer.get("publicKey") == tunnel.hub_key
+            peer for peer in items_at(settings, "peers") if isinstance(peer, dict) and peer.get("publicKey") == tunnel.hub_key
         ],
-        f"{where}: up": found.get("up") is not False,
+        f"{where}: up": settings.get("up") is not False,
     }
 
 

@@ -96,9 +96,9 @@ def lies_in(inner: Network, outer: Network) -> bool:
     return isinstance(outer, ipaddress.IPv6Network) and inner.subnet_of(outer)
 
 
-def overlap(one: Network, other: Network) -> bool:
+def overlap(first: Network, second: Network) -> bool:
     """Whether an address is in both."""
-    return one.version == other.version and one.overlaps(other)
+    return first.version == second.version and first.overlaps(second)
 
 
 # ---- money is decimal, from text to text (L-0). Nothing is rounded but what people read

@@ -173,7 +173,7 @@ def _scripts(task: Task, references: Images, common: t.Sequence[str]) -> t.Itera
         yield _Medium("ipxe", "", Private(_path(params, f"{_GENERAL}.ipxe"), text.encode(), secret=False))
     for name, url in own.items():
         register(url)  # the ticket in it is good until it was used
-        others = [one for one in common if not one.startswith("talos.config=")]
+        others = [argument for argument in common if not argument.startswith("talos.config=")]
         text = _script(params, references, published, [config_argument(url, ipxe=True), *others])
         yield _Medium("ipxe", name, Private(_path(params, f"{name}.ipxe"), text.encode()))
 
@@ -227,22 +227,22 @@ def _result(
         {
             "form": medium.form,
             "node": medium.node,
-            "path": done.path,
-            "bytes": done.bytes,
-            "sha256": done.sha256,
-            "changed": done.changed,
+            "path": file.path,
+            "bytes": file.bytes,
+            "sha256": file.sha256,
+            "changed": file.changed,
         }
-        for medium, done in zip(media, written, strict=True)
+        for medium, file in zip(media, written, strict=True)
     ]
     result: dict[str, t.Any] = {
-        "changed": any(one.changed for one in (*written, *removed)),
+        "changed": any(file.changed for file in (*written, *removed)),
         "files": files,
         "images": dataclasses.asdict(references),
         "kernel_args": list(common),
         "commands": list(commands),
     }
     if task.diff_mode:
-        result["diff"] = [dict(one.diff) for one in (*written, *removed) if one.diff]
+        result["diff"] = [dict(file.diff) for file in (*written, *removed) if file.diff]
     return result
 
 
@@ -288,8 +288,8 @@ def _one(file: Private, check_mode: bool) -> Written:
     if changed:
         texts = {"before": _shown(file, before), "after": _shown(file, content)}
         diff = {"before_header": file.path, "after_header": f"{file.path} (0600)", **texts}
-    told = content or b""
-    return Written(file.path, len(told), hashlib.sha256(told).hexdigest(), changed, diff)
+    data = content or b""
+    return Written(file.path, len(data), hashlib.sha256(data).hexdigest(), changed, diff)
 
 
 def _present(path: str) -> tuple[bytes | None, bool]:
@@ -373,6 +373,6 @@ def refuse_secure_boot(more: t.Sequence[str]) -> None:
     if more:
         raise InvalidInput(
             "With Secure Boot nothing can be added to the command line, which is part of the signed image.",
-            problems=[f"{one.partition('=')[0]} would be added." for one in more],
+            problems=[f"{argument.partition('=')[0]} would be added." for argument in more],
             remedy="Put the arguments into the schematic (kernel_args of tgp.gpu.talos_schematic).",
         )

@@ -35,31 +35,31 @@ class GivenConfig:
         return check(self.documents, mode=mode if mode in MODES else self.mode, **more).errors
 
 
-def given_config(entry: t.Mapping[str, t.Any], what: str, talos_version: str = "") -> GivenConfig:
+def given_config(entry: t.Mapping[str, t.Any], label: str, talos_version: str = "") -> GivenConfig:
     """The configuration of one entry with ``config`` (text) or ``config_file``. Its secrets are registered before anything can fail.
 
     Raises InvalidInput with every fault, when it is missing, unreadable, or none that a worker could use.
     """
-    text = entry.get("config") or _file(entry.get("config_file"), what)
+    text = entry.get("config") or _file(entry.get("config_file"), label)
     if not text:
-        raise InvalidInput(f"{what} has no configuration: give config or config_file.")
-    documents = parse(text, f"the configuration of {what}")
+        raise InvalidInput(f"{label} has no configuration: give config or config_file.")
+    documents = parse(text, f"the configuration of {label}")
     machine = machine_document(documents)
-    register(*secrets_of(documents), *(one for one in (at(machine, "cluster.id"),) if isinstance(one, str)))
+    register(*secrets_of(documents), *(cluster_id for cluster_id in (at(machine, "cluster.id"),) if isinstance(cluster_id, str)))
     if machine is None:
         raise InvalidInput(
-            f"The configuration of {what} has no machine document (the one without kind), so Talos would go on waiting for one.",
+            f"The configuration of {label} has no machine document (the one without kind), so Talos would go on waiting for one.",
             remedy="tgp.gpu.talos_config makes whole configurations.",
         )
     mode = boot_mode(documents)
     more = {"talos_version": talos_version} if talos_version else {}
     result = check(documents, mode=mode, **more)
     if result.errors:
-        raise InvalidInput(f"Talos would not take the configuration of {what}.", problems=result.errors)
+        raise InvalidInput(f"Talos would not take the configuration of {label}.", problems=result.errors)
     return GivenConfig(text, documents, mode, result.warnings)
 
 
-def _file(path: t.Any, what: str) -> str:
+def _file(path: t.Any, label: str) -> str:
     if not path:
         return ""
     try:
@@ -67,7 +67,7 @@ def _file(path: t.Any, what: str) -> str:
             return file.read()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInput(f"The configuration of {what} cannot be read from {path}: {reason}.") from None
+        raise InvalidInput(f"The configuration of {label} cannot be read from {path}: {reason}.") from None
 
 
 def secrets_of(value: t.Any, key: str = "") -> t.Iterator[str]:

@@ -95,9 +95,9 @@ def _url_problems(url: str, ipxe: bool) -> t.Iterator[str]:
             yield "iPXE fills variables in before Talos can, and has no ${code}; put this argument into the schematic instead."
 
 
-def _argument_problems(one: str) -> t.Iterator[str]:
-    name, _equals, value = one.partition("=")
-    if not one or re.search(r"[\s\"'\\]", one) or not one.isascii() or not one.isprintable():
+def _argument_problems(argument: str) -> t.Iterator[str]:
+    name, _equals, value = argument.partition("=")
+    if not argument or re.search(r"[\s\"'\\]", argument) or not argument.isascii() or not argument.isprintable():
         yield f"{name or 'an argument'!r} is empty or has a blank, quote or letter that a kernel command line does not carry."
     if name == "talos.config":
         yield "talos.config is made of config_url."

@@ -40,7 +40,7 @@ def push(task: Task) -> dict[str, t.Any]:
     nodes = task.params["nodes"]
     trust, configs = _prepared(task, nodes)
     work = [(node, config, trust_of) for node, config, trust_of in zip(nodes, configs, trust, strict=True)]
-    results = _side_by_side(lambda one: _push_one(task, *one), work)
+    results = _side_by_side(lambda item: _push_one(task, *item), work)
     for result in results:
         for warning in result["warnings"]:
             task.warn(f"{result['name']}: {warning}")

@@ -124,11 +124,11 @@ class _Collector:
         """Everything that can be known of the machine now. What could not be asked stands in ``unread``."""
         unread: dict[str, str] = {}
 
-        def ask(what: str, question: t.Callable[[], _T], otherwise: _T) -> tuple[_T, bool]:
+        def ask(source: str, question: t.Callable[[], _T], otherwise: _T) -> tuple[_T, bool]:
             try:
                 return question(), True
             except TgpError as error:
-                unread[what] = f"could not be read: {str(error)[:200]}"
+                unread[source] = f"could not be read: {str(error)[:200]}"
                 return otherwise, False
 
         facts = self._machine(claim, ask)

@@ -63,10 +63,10 @@ def _trouble(raw: Json) -> PodSeen | None:
 
 def _waiting(container: Json) -> str:
     state = container.get("state") or {}
-    found = state.get("waiting") or (state.get("terminated") if not container.get("ready") else None) or {}
-    if not found or found.get("reason") == "Completed":
+    detail = state.get("waiting") or (state.get("terminated") if not container.get("ready") else None) or {}
+    if not detail or detail.get("reason") == "Completed":
         return ""
-    return f"{container.get('name')}: {found.get('reason') or ''} {found.get('message') or ''}".strip()
+    return f"{container.get('name')}: {detail.get('reason') or ''} {detail.get('message') or ''}".strip()
 
 
 def requests_of(

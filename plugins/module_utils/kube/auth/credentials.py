@@ -57,9 +57,9 @@ class Access:
 
 def access(entry: KubeconfigEntry) -> Access:
     """Everything but the connection itself. InvalidInput names file and context."""
-    for key, what in _UNUSABLE.items():
+    for key, method in _UNUSABLE.items():
         if entry.user.get(key):
-            raise InvalidInput(f"{entry.source}: its user relies on {what}.")
+            raise InvalidInput(f"{entry.source}: its user relies on {method}.")
     plugin = ExecPlugin(entry) if entry.user.get("exec") else None
     bearer = _bearer(entry, plugin)
     return Access(
@@ -287,7 +287,7 @@ def validity(pem: str) -> tuple[datetime, datetime] | None:
     try:
         der = ssl.PEM_cert_to_DER_cert(pem[begin : end + len(ssl.PEM_FOOTER)])
         body = _parts(_parts(der)[0][1])[0][1]  # the outermost sequence, and of it what is signed
-        fields = [one for one in _parts(body) if one[0] != _VERSION]
+        fields = [part for part in _parts(body) if part[0] != _VERSION]
         first, last = _parts(fields[_BEFORE_VALIDITY][1])
         return _time(*first), _time(*last)
     except (ValueError, IndexError):
@@ -296,7 +296,7 @@ def validity(pem: str) -> tuple[datetime, datetime] | None:
 
 def _parts(data: bytes) -> list[tuple[int, bytes]]:
     """Tag and content of each value in ``data``."""
-    found = []
+    parts = []
     while data:
         tag, size, at = data[0], data[1], 2
         if size & 0x80:
@@ -304,9 +304,9 @@ def _parts(data: bytes) -> list[tuple[int, bytes]]:
             size = int.from_bytes(data[2:at], "big")
         if at + size > len(data):
             raise ValueError("cut off")
-        found.append((tag, data[at : at + size]))
+        parts.append((tag, data[at : at + size]))
         data = data[at + size :]
-    return found
+    return parts
 
 
 def _time(tag: int, content: bytes) -> datetime:

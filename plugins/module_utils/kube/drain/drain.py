@@ -55,7 +55,7 @@ def drain(
     inbox: queue.SimpleQueue[t.Callable[[], None]] = queue.SimpleQueue()
     with ThreadPoolExecutor(max_workers=min(32, 4 + options.parallel * len(targets)), thread_name_prefix="drain") as pool:
 
-        def submit(work: t.Callable[[], t.Any], done: t.Callable[[t.Any], None]) -> None:
+        def submit(work: t.Callable[[], t.Any], callback: t.Callable[[t.Any], None]) -> None:
             """Do a blocking call in the pool and hand its result (or TgpError) back to the loop."""
 
             def call() -> None:
@@ -67,7 +67,7 @@ def drain(
                     unexpected = error
                     inbox.put(lambda: _raise(unexpected))
                     raise
-                inbox.put(lambda: done(result))
+                inbox.put(lambda: callback(result))
 
             pool.submit(call)
 
@@ -148,11 +148,11 @@ class _Loop:
 
     def _pods(self, kind: str, key: str, item: t.Any) -> None:
         if kind == "all":
-            found: dict[str, dict[str, Pod]] = {name: {} for name in self._nodes}
+            pods_by_node: dict[str, dict[str, Pod]] = {name: {} for name in self._nodes}
             for uid, pod in item.items():
-                if pod.node in found:
-                    found[pod.node][uid] = pod
-            for name, pods in found.items():
+                if pod.node in pods_by_node:
+                    pods_by_node[pod.node][uid] = pod
+            for name, pods in pods_by_node.items():
                 self._nodes[name].see_all(pods)
         elif kind in ("set", "gone") and item.node in self._nodes:
             self._nodes[item.node].see(key, item if kind == "set" else None)

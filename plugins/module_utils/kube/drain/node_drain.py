@@ -152,21 +152,21 @@ class Emptying:
 
     def _refused(self, here: list[Pod], node: Node, now: datetime) -> Drained | None:
         """Reasons not to begin at all; marks of an earlier beginning are taken off again."""
-        found: tuple[str, str] | None = None
+        refusal: tuple[str, str] | None = None
         if self.reason == Reason.EMPTY and (counting := busy(here, self._options.idle_mode, self._settings, now)):
-            found = "busy", f"not empty any more: pod {_name(counting[0])}"
+            refusal = "busy", f"not empty any more: pod {_name(counting[0])}"
         blocked = [
             Blocked(_name(disposition.pod), disposition.why)
             for disposition in classify(here, self.mode, now, self._rules)
             if disposition.do is Do.BLOCK
         ]
-        if found is None and blocked:
-            found = "blocked", f"not begun: {_list(blocked)}"
-        if found is None:
+        if refusal is None and blocked:
+            refusal = "blocked", f"not begun: {_list(blocked)}"
+        if refusal is None:
             return None
         if STARTED in node.annotations and not self._options.check:
             self._restore()
-        return self._result(False, *found, blocked=blocked)
+        return self._result(False, *refusal, blocked=blocked)
 
     def _goes_on(self, node: Node) -> bool:
         """Whether the drain that was begun was for the same reason: another one has its own deadline."""
@@ -216,12 +216,12 @@ class Emptying:
                 self._evicted.append(_name(disposition.pod))
         return self._result(True, "lost", "nothing was waited for")
 
-    def _prepared(self, found: Drained | TgpError | None) -> None:
+    def _prepared(self, outcome: Drained | TgpError | None) -> None:
         self._preparing = False
-        if isinstance(found, TgpError):
-            self.fail(found)
-        elif found is not None:
-            self.result = found
+        if isinstance(outcome, TgpError):
+            self.fail(outcome)
+        elif outcome is not None:
+            self.result = outcome
         else:
             self.working = True
             if self._broken is not None:
@@ -229,8 +229,8 @@ class Emptying:
 
     # ---- news
 
-    def see_all(self, found: dict[str, Pod]) -> None:
-        self._pods = dict(found)
+    def see_all(self, seen: dict[str, Pod]) -> None:
+        self._pods = dict(seen)
 
     def see(self, uid: str, pod: Pod | None) -> None:
         if self._pods is None:
@@ -356,16 +356,16 @@ class Emptying:
         self._ending = True
         self._submit(
             lambda: pods(self.kube, node=self.name, gpu_resources=self._settings.gpu_resources),
-            lambda found: self._confirmed(found),
+            lambda remaining: self._confirmed(remaining),
         )
 
-    def _confirmed(self, found: list[Pod] | TgpError) -> None:
+    def _confirmed(self, remaining: list[Pod] | TgpError) -> None:
         self._ending = False
-        if isinstance(found, TgpError):
-            self.fail(found)
+        if isinstance(remaining, TgpError):
+            self.fail(remaining)
             return
-        if any(disposition.do is not Do.SKIP for disposition in classify(found, self.mode, self.clock.now(), self._rules)):
-            self.see_all({pod.uid: pod for pod in found})
+        if any(disposition.do is not Do.SKIP for disposition in classify(remaining, self.mode, self.clock.now(), self._rules)):
+            self.see_all({pod.uid: pod for pod in remaining})
             return
         self.result = self._result(True, "drained", "")
         self._say(self.name, f"drained after {self.result.duration:.0f} s")
@@ -445,7 +445,7 @@ def _name(pod: Pod) -> str:
 
 
 def _list(blocked: t.Sequence[Blocked]) -> str:
-    return ", ".join(f"{one.pod} ({one.by})" for one in blocked) or "nothing left"
+    return ", ".join(f"{entry.pod} ({entry.by})" for entry in blocked) or "nothing left"
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -118,13 +118,13 @@ class Tailscale:
         message = str(body.get("message") or "")  # 200 also when tests fail
         if not message or message.startswith("warning"):
             return []
-        said = [
+        failures = [
             f"{entry.get('user')}: {text}"
             for entry in body.get("data") or ()
             if isinstance(entry, dict)
             for text in entry.get("errors") or ()
         ]
-        return said or [message]
+        return failures or [message]
 
     # ---- keys
 
@@ -151,7 +151,7 @@ class Tailscale:
 
     def _post_key(self, description: str, tags: t.Sequence[str], ephemeral: bool, seconds: int) -> NewKey:
         path = f"{self._tailnet}/keys"
-        what = f"POST {path}"
+        operation = f"POST {path}"
         create = {"reusable": False, "ephemeral": ephemeral, "preauthorized": True, "tags": list(tags)}
         body = {
             "keyType": "auth",
@@ -161,12 +161,12 @@ class Tailscale:
         }
         asked = self._api.clock.now()
         answer = self._session.call("POST", path, scope=_KEYS, tags=tags, json=body, resend_rate_limited=_RATE_LIMITED)
-        made = self._api.expect(answer.json, dict, what)
+        made = self._api.expect(answer.json, dict, operation)
         secret = made.get("key")
         if isinstance(secret, str):
             register(secret)
         if not isinstance(secret, str) or not secret or not isinstance(made.get("id"), str):
-            raise self._api.bad_shape(what, "the key or its id is missing")
+            raise self._api.bad_shape(operation, "the key or its id is missing")
         return NewKey(
             id=made["id"],
             secret=secret,
@@ -259,8 +259,10 @@ class Tailscale:
         """Let the device's own key expire, or not."""
         self._change(device_id, "key", {"keyExpiryDisabled": not enabled})
 
-    def _change(self, device_id: str, what: str, body: dict[str, t.Any], tags: t.Sequence[str] = ()) -> None:
-        self._session.call("POST", f"{self._device_path(device_id)}/{what}", scope=_DEVICES, tags=tags, json=body, idempotent=True)
+    def _change(self, device_id: str, attribute: str, body: dict[str, t.Any], tags: t.Sequence[str] = ()) -> None:
+        self._session.call(
+            "POST", f"{self._device_path(device_id)}/{attribute}", scope=_DEVICES, tags=tags, json=body, idempotent=True
+        )
 
     def _device_path(self, device_id: str) -> str:
         return f"/device/{path_segment(device_id, 'device id')}"
@@ -363,17 +365,17 @@ def moment(value: t.Any) -> datetime | None:
     return parsed if parsed.year > 1 else None
 
 
-def listed(api: Api, body: t.Any, field: str, what: str) -> list[dict[str, t.Any]]:
+def listed(api: Api, body: t.Any, field: str, operation: str) -> list[dict[str, t.Any]]:
     """The list under ``field``. Anything but a list of objects is BadShape: an odd answer is never "there are none"."""
-    items = api.expect(api.expect(body, dict, what).get(field), list, what, field)
-    return [api.expect(item, dict, what, f"an entry of {field}") for item in items]
+    items = api.expect(api.expect(body, dict, operation).get(field), list, operation, field)
+    return [api.expect(item, dict, operation, f"an entry of {field}") for item in items]
 
 
-def device(api: Api, item: t.Mapping[str, t.Any], what: str) -> Device:
+def device(api: Api, item: t.Mapping[str, t.Any], operation: str) -> Device:
     """One device."""
     device_id = item.get("nodeId") or item.get("id")
     if not isinstance(device_id, str) or not isinstance(item.get("hostname"), str):
-        raise api.bad_shape(what, "a device has no id or no hostname")
+        raise api.bad_shape(operation, "a device has no id or no hostname")
     created = moment(item.get("created"))
     addresses = strings(item.get("addresses"))
     expiry_off = item.get("keyExpiryDisabled")
@@ -407,14 +409,14 @@ def _online(item: t.Mapping[str, t.Any], joined: bool) -> bool | None:
 
 
 def _problem(item: t.Mapping[str, t.Any]) -> str:
-    found = []
+    problems = []
     if item.get("tailnetLockError"):
-        found.append(f"tailnet lock lets no traffic through: {item['tailnetLockError']}")
+        problems.append(f"tailnet lock lets no traffic through: {item['tailnetLockError']}")
     if item.get("authorized") is False:
-        found.append("it waits for approval by an administrator")
+        problems.append("it waits for approval by an administrator")
     if item.get("multipleConnections") is True:
-        found.append("several machines use its identity (copied state)")
-    return "; ".join(found)
+        problems.append("several machines use its identity (copied state)")
+    return "; ".join(problems)
 
 
 def read_key(item: t.Mapping[str, t.Any]) -> MeshKey:

@@ -186,8 +186,8 @@ def report(mesh: DeviceMesh, wish: PolicyWish) -> PolicyReport:
 
 
 def _owners(policy_report: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, wish: PolicyWish) -> None:
-    known = policy.get("tagOwners")
-    owners: dict[str, t.Any] = known if isinstance(known, dict) else {}
+    given = policy.get("tagOwners")
+    owners: dict[str, t.Any] = given if isinstance(given, dict) else {}
     carried = mesh.carried_tags()
     client = sorted(carried)[0] if carried else wish.client_tag
     for tag in wish.tags:

@@ -290,15 +290,15 @@ class OAuthClient:
         return True
 
     def _fetch(self) -> None:
-        what = "POST /oauth/token"
+        operation = "POST /oauth/token"
         form = {"client_id": self.client_id, "client_secret": self._secret, "grant_type": "client_credentials"}
         asked = self._api.clock.now()
         answer = self._api.call("POST", "/oauth/token", data=form, idempotent=True)
-        body = self._api.expect(answer.json, dict, what)
-        token = self._api.expect(body.get("access_token"), str, what, "access_token")
+        body = self._api.expect(answer.json, dict, operation)
+        token = self._api.expect(body.get("access_token"), str, operation, "access_token")
         seconds = body.get("expires_in")
         if not token or isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 10**8:
-            raise self._api.bad_shape(what, "it carries no token or no sensible expires_in")
+            raise self._api.bad_shape(operation, "it carries no token or no sensible expires_in")
         register(token)
         scope = body.get("scope")
         self.scopes = frozenset(scope.split()) if isinstance(scope, str) and scope.strip() else None

@@ -76,7 +76,7 @@ def printable(text: str) -> str:
 def sections(text: str) -> list[Section]:
     """The sections in their order. Raises Unreadable when the text has another section than [Interface] and [Peer], or a peer without
     a key: wg would refuse the whole file."""
-    found: list[Section] = []
+    parsed: list[Section] = []
     reading: _OpenSection | None = None
     offset = 0
     for number, line in enumerate(text.split("\n"), 1):
@@ -84,7 +84,7 @@ def sections(text: str) -> list[Section]:
         bare = "".join(line.partition("#")[0].split())
         if bare.startswith("["):
             if reading is not None:
-                found.append(reading.done())
+                parsed.append(reading.done())
             kind = _SECTIONS.get(bare.lower())
             if kind is None:
                 raise Unreadable(f"Line {number} begins a section that WireGuard does not have.")
@@ -93,8 +93,8 @@ def sections(text: str) -> list[Section]:
             reading.take(line, bare, min(offset + length, len(text)))
         offset += length
     if reading is not None:
-        found.append(reading.done())
-    return found
+        parsed.append(reading.done())
+    return parsed
 
 
 @dataclasses.dataclass
@@ -129,10 +129,10 @@ def is_secret(line: str) -> bool:
     return "".join(line.partition("=")[0].split()).lower() in SECRET
 
 
-def addresses(found: t.Iterable[Section]) -> list[Network]:
+def addresses(parsed: t.Iterable[Section]) -> list[Network]:
     """The interface's own addresses, each as a network of one. What wg-quick would not take is left out: it is not ours to judge."""
     own: list[Network] = []
-    for section in found:
+    for section in parsed:
         for text in section.values("address") if section.kind == "interface" else ():
             try:
                 own.append(ipaddress.ip_network(ipaddress.ip_interface(text).ip))

@@ -100,9 +100,9 @@ class Running:
         if completed.returncode:
             raise self._unapplied("wg syncconf", completed)
 
-    def _unapplied(self, what: str, completed: subprocess.CompletedProcess[str]) -> HubFailed:
+    def _unapplied(self, operation: str, completed: subprocess.CompletedProcess[str]) -> HubFailed:
         return HubFailed(
-            f"{what} failed: {self._words(completed)}. The file is written; the interface {self.interface} still has its former peers.",
+            f"{operation} failed: {self._words(completed)}. The file is written; the interface {self.interface} still has its former peers.",
             remedy="Correct the cause and run again: what the interface lacks is noticed.",
         )
 
@@ -241,10 +241,10 @@ def _down(order: Order) -> str:
 
 
 def _results(text: str, there: Peers, order: Order) -> tuple[dict[str, t.Any], ...]:
-    found = []
+    results = []
     for section in ours(conf.sections(text), order.cluster_id):
         seen = there.get(section.public_key)
-        found.append(
+        results.append(
             {
                 "name": section.owner,
                 "public_key": section.public_key,
@@ -253,7 +253,7 @@ def _results(text: str, there: Peers, order: Order) -> tuple[dict[str, t.Any], .
                 "endpoint": seen.endpoint if seen else None,
             }
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def _own_text(text: str, order: Order) -> str:

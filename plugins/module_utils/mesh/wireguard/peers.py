@@ -55,7 +55,7 @@ class Change:
 def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str) -> list[WantedPeer]:
     """The given peers, checked. Raises InvalidInput with every fault in them."""
     problems = [] if CLUSTER_ID.fullmatch(cluster_id) else [f'cluster_id "{cluster_id}": eight characters of 0-9 and a-f are one.']
-    found = []
+    wanted = []
     for peer in peers:
         name, key, texts = str(peer["name"]), peer.get("public_key"), peer.get("allowed_ips")
         if ownership_of(name, cluster_id) is not Ownership.OURS:
@@ -64,11 +64,11 @@ def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str
             problems.append(f"{name}: public_key is no key of WireGuard (base64 of 32 bytes).")
         if not texts and state != "absent":
             problems.append(f"{name}: allowed_ips is missing, for instance [10.77.0.11/32].")
-        found.append(WantedPeer(name, str(key or ""), tuple(_networks(name, texts or (), problems))))
-    problems += _twice(found)
+        wanted.append(WantedPeer(name, str(key or ""), tuple(_networks(name, texts or (), problems))))
+    problems += _twice(wanted)
     if problems:
         raise InvalidInput("The peers cannot be set like this; nothing was changed.", problems=problems)
-    return found
+    return wanted
 
 
 def _networks(name: str, texts: t.Sequence[str], problems: list[str]) -> t.Iterator[Network]:
@@ -93,9 +93,9 @@ def _twice(peers: t.Sequence[WantedPeer]) -> t.Iterator[str]:
                 yield f"{peer.name} and {other.name} have both {net}."
 
 
-def _shared(one: t.Iterable[Network], other: t.Collection[Network]) -> Network | None:
-    """A network of ``one`` that overlaps one of ``other``."""
-    return next((net for net in one for its in other if overlap(net, its)), None)
+def _shared(first: t.Iterable[Network], second: t.Collection[Network]) -> Network | None:
+    """A network of ``first`` that overlaps one of ``second``."""
+    return next((net for net in first for its in second if overlap(net, its)), None)
 
 
 def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:
@@ -199,9 +199,9 @@ def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[WantedPeer]) -> N
         raise InvalidInput("The hub has other peers than those that shall be removed; nothing was changed.", problems=problems)
 
 
-def _guarded(planned: int, known: int, allow_mass_delete: bool) -> None:
-    if not mass_deletion_guard.allowed(planned, known, Settings(allow_mass_delete=allow_mass_delete)):
-        raise GuardRefused(mass_deletion_guard.refusal("wireguard peers", planned, known))
+def _guarded(planned: int, total: int, allow_mass_delete: bool) -> None:
+    if not mass_deletion_guard.allowed(planned, total, Settings(allow_mass_delete=allow_mass_delete)):
+        raise GuardRefused(mass_deletion_guard.refusal("wireguard peers", planned, total))
 
 
 def _refuse_collisions(new: t.Sequence[WantedPeer], staying: t.Sequence[Section]) -> None:

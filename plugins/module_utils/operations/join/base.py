@@ -88,7 +88,7 @@ class Following:
     def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
         """As its cloud lists it. One that a fresh list lacks (``since``) is asked for by its id: lists show new machines late."""
         listed = self.context.clients.instances(claim.cloud, since)
-        instance = next((one for one in listed or () if one.id == claim.instance_id), None)
+        instance = next((machine for machine in listed or () if machine.id == claim.instance_id), None)
         if instance is not None or listed is None or since is None or not claim.instance_id:
             return instance
         try:

@@ -29,13 +29,13 @@ def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
     """Those whose Node lacks nothing but our marks, those that are Ready already, and services, which somebody has asked before."""
     if not claims:
         return []
-    known = {node.name: node for node in nodes(context.kube)}
+    nodes_by_name = {node.name: node for node in nodes(context.kube)}
 
     def complete(claim: Claim) -> bool:
         if claim.phase is Phase.READY or claim.is_service:
             return True
         return not not_initialized(
-            claim, known.get(claim.node_name or claim.name), context.wishes.pool_of(claim.pool), marking=True
+            claim, nodes_by_name.get(claim.node_name or claim.name), context.wishes.pool_of(claim.pool), marking=True
         )
 
     return [claim for claim in claims if complete(claim)]
@@ -52,13 +52,13 @@ def admit(context: Context, claims: t.Sequence[Claim]) -> list[Admitted]:
         if claim is None:
             continue
         try:
-            said = csr.answer(context.kube, request, token_id=claim.token_id, node=claim.node_name or claim.name)
+            answer = csr.answer(context.kube, request, token_id=claim.token_id, node=claim.node_name or claim.name)
         except TgpError as error:
             answers.append(Admitted(claim, "error", f"{request.name}: {error}"))
             continue
-        if said == "approved":
+        if answer == "approved":
             answers.append(Admitted(claim, "admitted", f"{request.name} approved"))
-        elif said:
+        elif answer:
             faults = "; ".join(csr.wrong(request, token_id=claim.token_id, node=claim.node_name or claim.name))
             answers.append(Admitted(claim, "denied", f"{request.name} denied: {faults}"))
     return answers

@@ -47,7 +47,7 @@ def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
 
 def _join_nodes(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     work = _Join(context, claims)
-    done = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
+    joined = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
     waiting = [claim for claim in claims if claim.phase is not Phase.READY]
     outcomes = wait_for(
         context.kube,
@@ -57,7 +57,7 @@ def _join_nodes(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
         on_step=work.on_step,
         on_ready=work.on_ready,
     )
-    return done + work.finish(outcomes)
+    return joined + work.finish(outcomes)
 
 
 class _Join(Following):

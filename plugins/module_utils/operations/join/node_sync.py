@@ -56,21 +56,21 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
     except TgpError as error:
         context.warn(f"Whether nodes still carry their marks could not be seen: {error}")
         return []
-    found = []
+    drifted = []
     for claim, pool in used:
         node = by_name.get(claim.node_name or claim.name)
-        if node is not None and (what := drift(claim, node, pool, context.cluster_id)):
-            found.append(Drifted(claim, node, pool, what))
-    return found
+        if node is not None and (differences := drift(claim, node, pool, context.cluster_id)):
+            drifted.append(Drifted(claim, node, pool, differences))
+    return drifted
 
 
-def repair_all(context: Context, found: t.Sequence[Drifted]) -> list[Repaired]:
+def repair_all(context: Context, drifted: t.Sequence[Drifted]) -> list[Repaired]:
     """Bring the marks back, side by side, with one write each (two where the neutral GPUs differ). Keys that are not ours are never
     touched; who changes a Node at the same moment is not overwritten."""
-    if not found:
+    if not drifted:
         return []
-    with ThreadPoolExecutor(min(_WORKERS, len(found)), thread_name_prefix="repair") as pool:
-        return list(pool.map(lambda one: _repair(context, one), found))
+    with ThreadPoolExecutor(min(_WORKERS, len(drifted)), thread_name_prefix="repair") as pool:
+        return list(pool.map(lambda entry: _repair(context, entry), drifted))
 
 
 def _repair(context: Context, drifted: Drifted) -> Repaired:

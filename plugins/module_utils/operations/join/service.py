@@ -51,8 +51,8 @@ def serve_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     if not claims:
         return []
     work = _Serve(context, claims)
-    done = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
-    return done + work.run()
+    joined = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
+    return joined + work.run()
 
 
 class _Serve(Following):
@@ -163,8 +163,8 @@ class _Serve(Following):
             text = self.context.clients.cloud(claim.cloud).console(claim.instance_id) if claim.instance_id else None
         except TgpError:
             return ""  # a log is good to have, no more
-        found = [line.partition(_FAILED)[2] for line in (text or "").splitlines() if _FAILED in line]
-        return found[-1][:300] if found else ""
+        failures = [line.partition(_FAILED)[2] for line in (text or "").splitlines() if _FAILED in line]
+        return failures[-1][:300] if failures else ""
 
     def _step(self, name: str, step: str, detail: str) -> None:
         wait = self._waits[name]

@@ -136,8 +136,8 @@ class _Launch:
         )
 
     def _fresh_offers(self) -> list[Offer]:
-        known = (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]
-        offers = (self.shared.prices.fresh(offer, self.pool, self.node_class) for offer in known)
+        recorded = (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]
+        offers = (self.shared.prices.fresh(offer, self.pool, self.node_class) for offer in recorded)
         return [offer for offer in offers if offer is not None]
 
     # ---- before the create call
@@ -256,9 +256,9 @@ class _Launch:
         key = launch_backoff.key_of(offer)
         try:
             with self.context.records.money:
-                known = self.context.records.blocks()
-                if key in known or key in known.get(launch_backoff.HISTORY, {}):
-                    self.context.store.write_state("blocklist", launch_backoff.after_success(known, key))
+                blocks = self.context.records.blocks()
+                if key in blocks or key in blocks.get(launch_backoff.HISTORY, {}):
+                    self.context.store.write_state("blocklist", launch_backoff.after_success(blocks, key))
         except ApiError as error:
             self.context.progress.step(self.claim.name, "record", f"block list not written: {error}", quiet=True)
 
@@ -365,13 +365,13 @@ class Prices:
         """The offer, or what it is now, at our bid where it is an auction's; None when it is gone, sold out, or cannot be read."""
         if offer.seen is None or offer.seen >= self._oldest:
             return offer
-        found = self._listed(offer.cloud).get(offer_key(offer))
-        if found is None or found.available == 0:
+        listed = self._listed(offer.cloud).get(offer_key(offer))
+        if listed is None or listed.available == 0:
             return None
-        choice = next((one for one in node_class.clouds if one.cloud == offer.cloud), None)
+        choice = next((entry for entry in node_class.clouds if entry.cloud == offer.cloud), None)
         limit = pool.max_hourly_price if pool else None
-        found = requirements.cut(found, requirements.wanted_gib(node_class))
-        now = found if choice is None else ranking.priced(found, choice.bid_margin, limit)
+        listed = requirements.cut(listed, requirements.wanted_gib(node_class))
+        now = listed if choice is None else ranking.priced(listed, choice.bid_margin, limit)
         return None if now.price_hour is None or (limit is not None and now.price_hour > limit) else now
 
     def _listed(self, cloud: str) -> dict[str, Offer]:

@@ -203,9 +203,9 @@ def make_token(context: Context, machine: str, *, life_seconds: int, groups: str
 
 def take_back(context: Context, token_id: str) -> bool:
     """Make one worthless now. False when it was gone already."""
-    found = bootstrap_tokens.delete(context.kube, token_id)
+    existed = bootstrap_tokens.delete(context.kube, token_id)
     context.records.tokens.forget(token_id)
-    return found
+    return existed
 
 
 def take_back_all(context: Context, claim: Claim) -> None:

@@ -48,7 +48,7 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     claims, damaged = context.store.claim_records()
     strange, whole = _machines_without_claim(context, {claim.name for claim in claims})
     keyless = {
-        *(one.name for one in damaged),
+        *(record.name for record in damaged),
         *(claim.name for claim in claims if _lost_its_peer(context, claim)),
         *(strange - gone),
     }
@@ -67,19 +67,19 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     ]
 
 
-def _machines_without_claim(context: Context, known: t.Collection[str]) -> tuple[set[str], bool]:
+def _machines_without_claim(context: Context, claimed: t.Collection[str]) -> tuple[set[str], bool]:
     """Machines under names of ours that no claim of this store has, and whether every list could be read. Their record was lost, or is kept
     by another cluster with the same id: only the hub knows their keys."""
-    found, whole = set[str](), True
+    unclaimed, whole = set[str](), True
     for cloud in asked_clouds(context):
         listed = context.clients.instances(cloud)
         whole = whole and listed is not None
-        found |= {
+        unclaimed |= {
             instance.name
             for instance in listed or ()
             if not instance.gone and ownership_of(instance.name, context.cluster_id) is Ownership.OURS
         }
-    return found - set(known), whole
+    return unclaimed - set(claimed), whole
 
 
 def _lost_its_peer(context: Context, claim: Claim) -> bool:
@@ -96,15 +96,15 @@ def _gone(context: Context) -> set[str]:
     except ApiError as error:
         context.warn(f"The ledger could not be read, so a hub lets no more than a few peers go at once: {error}")
         return set()
-    found = set()
+    gone = set()
     for line in lines:
         name, end = str(line.get("name") or ""), line.get("end")
         try:
             if ownership_of(name, context.cluster_id) is Ownership.OURS and end and parse_time(end) >= since:
-                found.add(name)
+                gone.add(name)
         except InvalidInput:
             continue  # of a line that is not understood nothing follows
-    return found
+    return gone
 
 
 def refuse_hubs(context: Context) -> None:

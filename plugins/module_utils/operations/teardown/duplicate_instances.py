@@ -52,8 +52,8 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
                 f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name
             )
         context.clock.sleep(_POLL)
-    known = instance or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
-    book(context, claim, dataclasses.replace(known, created=known.created or attempt.time), Finding.LAUNCH_REFUSED)
+    rejected = instance or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
+    book(context, claim, dataclasses.replace(rejected, created=rejected.created or attempt.time), Finding.LAUNCH_REFUSED)
     context.progress.step(claim.name, "given back", f"{name} id {instance_id}, which a refused create call had left behind")
 
 

@@ -54,9 +54,9 @@ def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
     for number, leftover in enumerate(leftovers):
         odd = [name for name in _FIELDS if not isinstance(leftover.get(name), str)]
         if odd or leftover["kind"].removeprefix("delete_") not in _REMOVERS:
-            what = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {leftover['kind']!r}"
+            fault = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {leftover['kind']!r}"
             raise InvalidInput(
-                f"leftovers[{number}]: {what}.", remedy="Give the list as fleet_plan returned it.", field="leftovers"
+                f"leftovers[{number}]: {fault}.", remedy="Give the list as fleet_plan returned it.", field="leftovers"
             )
     return list(leftovers)
 
@@ -70,16 +70,16 @@ def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
 
 
 def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
-    what = leftover["kind"].removeprefix("delete_")
+    kind = leftover["kind"].removeprefix("delete_")
     try:
         context.lock.confirm()
-        result, message = _REMOVERS[what](context, leftover)
+        result, message = _REMOVERS[kind](context, leftover)
     except LockLost:
         raise
     except TgpError as error:
         result, message = Result.PENDING, str(error)
-    context.progress.step(leftover["name"], result.value, f"{what} {leftover['target']}: {message}")
-    return _row(leftover, result, f"{what}: {message}")
+    context.progress.step(leftover["name"], result.value, f"{kind} {leftover['target']}: {message}")
+    return _row(leftover, result, f"{kind}: {message}")
 
 
 def _row(leftover: Leftover, result: Result, message: str) -> dict[str, t.Any]:
@@ -148,7 +148,7 @@ def _instance(context: Context, leftover: Leftover) -> Removal:
     claims = context.store.claims()
     if any(claim.instance_id == target for claim in claims):
         return _left("a claim stands for it now")
-    claim = next((one for one in claims if one.name == leftover["name"]), None)
+    claim = next((recorded for recorded in claims if recorded.name == leftover["name"]), None)
     if claim is None:
         return _left("the claim of its name is gone, so it is no second machine any more")
     instance = context.clients.cloud(cloud).instance(target)
@@ -168,7 +168,12 @@ def _extra(context: Context, leftover: Leftover) -> Removal:
     ):
         return _left("it has a machine or a claim now")
     extra = next(
-        (one for one in context.clients.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None
+        (
+            resource
+            for resource in context.clients.cloud(cloud).extras()
+            if (resource.kind, resource.id, resource.name) == (kind, target, name)
+        ),
+        None,
     )
     if extra is None:
         return _GONE_ALREADY
@@ -201,8 +206,8 @@ def delete_device(context: Context, claim: Claim) -> None:
     """Remove the claim's mesh device: by the id on record, else the one of its name that is not older than the claim."""
     mesh, device_id = context.clients.mesh(), claim.mesh_device_id
     if mesh is not None and not device_id:
-        found = find_device(mesh.devices(), hostname=claim.name, tags=mesh_tags(claim, context.wishes), created_after=claim.created)
-        device_id = found.device.id if found.device else ""
+        match = find_device(mesh.devices(), hostname=claim.name, tags=mesh_tags(claim, context.wishes), created_after=claim.created)
+        device_id = match.device.id if match.device else ""
     if mesh is not None and device_id:
         mesh.delete_device(device_id)
 

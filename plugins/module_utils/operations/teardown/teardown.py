@@ -328,9 +328,9 @@ class _Teardown:
         if self.claim.launch_started is not None:
             cloud = self.context.clients.cloud(self.claim.cloud)
             named = [instance for instance in cloud.instances() if instance.name == self.claim.name and not instance.gone]
-            found = tuple(instance.id for instance in named if self.context.records.is_ours(instance))
-            if found:
-                self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
+            ids = tuple(instance.id for instance in named if self.context.records.is_ours(instance))
+            if ids:
+                self._write(instance_id=ids[0], ids_seen=(*self.claim.ids_seen, *ids))
                 return None
             unsure = self.claim.unknown_since or self.claim.launch_started
             if (self.context.clock.now() - unsure).total_seconds() < UNKNOWN_WINDOW:

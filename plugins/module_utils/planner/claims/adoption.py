@@ -80,7 +80,8 @@ def _origin(instance: Instance, labels: t.Mapping[str, str], situation: Situatio
     name = labelled or pool_of(instance.name)
     described = [pool for pool in situation.described if (pool.name if labelled else pool_part(pool.name)) == name]
     pool = described[0] if len(described) == 1 else None
-    classes = {one.node_class for one in described}  # of one name in two namespaces: its class's limits may be known all the same
+    # of one name in two namespaces: its class's limits may be known all the same
+    classes = {candidate.node_class for candidate in described}
     node_class = labels.get(NODECLASS_LABEL) or (classes.pop() if len(classes) == 1 else "")
     return _Origin(pool, pool.key if pool else f"{NO_NAMESPACE}/{name or NO_NAMESPACE}", node_class)
 

@@ -207,11 +207,11 @@ def follow(claim: Claim, pool: Pool, node_class: NodeClass | None) -> Claim:
     before = claim.limits
     credentials, tags = (before.credentials, before.mesh_tags) if before is not None else (None, ())
     if node_class is not None:
-        choice = next((one for one in node_class.clouds if one.cloud == claim.cloud), None)
+        choice = next((entry for entry in node_class.clouds if entry.cloud == claim.cloud), None)
         credentials, tags = choice.credentials if choice is not None else None, node_class.mesh.tags
     limits = Limits(**{name: getattr(pool, name) for name in _OF_POOL}, credentials=credentials, mesh_tags=tags)
-    known = (claim.source, claim.source_uid, claim.limits, claim.document_gone_since)
-    if known == (pool.source, pool.source_uid, limits, None):
+    recorded = (claim.source, claim.source_uid, claim.limits, claim.document_gone_since)
+    if recorded == (pool.source, pool.source_uid, limits, None):
         return claim
     return dataclasses.replace(claim, source=pool.source, source_uid=pool.source_uid, limits=limits, document_gone_since=None)
 
@@ -221,7 +221,7 @@ def remembered(claim: Claim) -> Pool | None:
     if claim.limits is None:
         return None
     namespace, _slash, name = claim.pool.rpartition("/")
-    return Pool(namespace, name, claim.node_class, **{one: getattr(claim.limits, one) for one in _OF_POOL})
+    return Pool(namespace, name, claim.node_class, **{field: getattr(claim.limits, field) for field in _OF_POOL})
 
 
 def in_force(claim: Claim, wishes: Wishes) -> Pool | None:

@@ -110,11 +110,11 @@ class Purses:
 
 def budgets(wishes: Wishes, overall: SpendingBudget | None) -> list[tuple[str, str, SpendingBudget]]:
     """Every budget of the documents and the run, as scope, name and budget."""
-    found = [("pool", pool.key, pool.budget) for pool in wishes.described if pool.budget is not None]
-    found += [
+    documented = [("pool", pool.key, pool.budget) for pool in wishes.described if pool.budget is not None]
+    documented += [
         ("class", name, node_class.budget) for name, node_class in sorted(wishes.classes.items()) if node_class.budget is not None
     ]
-    return [*sorted(found, key=lambda one: one[:2]), *([(EVERYTHING, EVERYTHING, overall)] if overall is not None else [])]
+    return [*sorted(documented, key=lambda entry: entry[:2]), *([(EVERYTHING, EVERYTHING, overall)] if overall is not None else [])]
 
 
 def open_purses(

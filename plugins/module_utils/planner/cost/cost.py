@@ -147,17 +147,17 @@ class Use:
     watched: bool
 
 
-def use_of(one: Claim | LedgerLine, end: datetime) -> Use | None:
+def use_of(record: Claim | LedgerLine, end: datetime) -> Use | None:
     """The use of a machine that ended at ``end``, None for one that was never usable. An idle time that began before the first work is over."""
-    if one.initialized is None:
+    if record.initialized is None:
         return None
-    stopped = min(one.interrupted_at or end, end)
-    usable = min(one.initialized, stopped)
-    began = None if one.worked_since is None else min(max(one.worked_since, usable), stopped)
-    idle = one.idle_since
+    stopped = min(record.interrupted_at or end, end)
+    usable = min(record.initialized, stopped)
+    began = None if record.worked_since is None else min(max(record.worked_since, usable), stopped)
+    idle = record.idle_since
     if idle is None or (began is not None and idle < began):
         idle = stopped
-    return Use(usable, began, min(max(idle, usable), stopped), stopped, one.work_watched)
+    return Use(usable, began, min(max(idle, usable), stopped), stopped, record.work_watched)
 
 
 # ---- what the bill of a machine hangs on, from what its cloud says of it (L-16): the price, and when its GPUs ran
@@ -174,10 +174,10 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
     paid = claim.price_paid if instance.price_hour is None else instance.price_hour
     running, interrupted = claim.running_since, claim.interrupted_at
     if capability is not None and not capability.bills_boot:
-        told = instance.running_since
+        reported = instance.running_since
         exact = instance.state is InstanceState.RUNNING  # else a bound, for a claim that knows nothing better
-        if told is not None and (running is None or (exact and told < running - _INEXACT)):
-            running = told
+        if reported is not None and (running is None or (exact and reported < running - _INEXACT)):
+            running = reported
         elif running is None and instance.state is InstanceState.RUNNING:
             running = now
         if (instance.interrupted or instance.halted) and interrupted is None:

@@ -66,16 +66,16 @@ def lowest(offers: t.Iterable[Offer], now: datetime) -> list[Line]:
         for kind in kinds_of(offer):
             if kind not in best or offer.price_hour < best[kind]:
                 best[kind] = offer.price_hour
-    return [Line(now, kind, price) for kind, price in sorted(best.items(), key=lambda one: tuple(map(str, one[0])))]
+    return [Line(now, kind, price) for kind, price in sorted(best.items(), key=lambda item: tuple(map(str, item[0])))]
 
 
 def trends(current: t.Sequence[Line], history: t.Iterable[Line], now: datetime) -> list[Trend]:
     """``current`` beside what ``history`` (any order) tells. A price "24h ago" is the newest one between 24 and 48 hours old, and so
     on: an older one would tell of another time."""
-    found = {line.kind: Trend(line.kind, line.price, dict.fromkeys(SPANS), line.price, line.price) for line in current}
+    by_kind = {line.kind: Trend(line.kind, line.price, dict.fromkeys(SPANS), line.price, line.price) for line in current}
     newest: dict[tuple[Kind, str], datetime] = {}
     for line in history:
-        trend = found.get(line.kind)
+        trend = by_kind.get(line.kind)
         age = now - line.time
         if trend is None or age < timedelta(0):
             continue
@@ -85,7 +85,7 @@ def trends(current: t.Sequence[Line], history: t.Iterable[Line], now: datetime) 
             if span <= age < span * 2 and newest.get((line.kind, name), line.time) <= line.time:
                 newest[line.kind, name] = line.time
                 trend.then[name] = line.price
-    return list(found.values())
+    return list(by_kind.values())
 
 
 def change(now: Decimal, then: Decimal | None) -> str:

@@ -43,13 +43,13 @@ class Part:
 
 def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime, time_zone: str) -> list[Part]:
     """What was spent from ``since`` (None = ever) to ``until``, in parts that cost something or were useful."""
-    found: list[Part] = []
+    spent: list[Part] = []
     days: dict[tuple[datetime, datetime], list[Period]] = {}
     for line in lines:
         for use, start, end in phases(line):
             if start >= end:  # it never lived, or its clock ran backwards; what it cost falls on its end
                 if line.cost and (since is None or since < end) and end <= until:
-                    found.append(Part(period_of("day", end, time_zone).key, line, use, line.cost, 0))
+                    spent.append(Part(period_of("day", end, time_zone).key, line, use, line.cost, 0))
                 continue
             first, last = max(start, since) if since else start, min(end, until)
             if first >= last:
@@ -61,10 +61,10 @@ def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime
                 begin, stop = max(first, day.start), min(last, day.end)
                 cost = between(line, begin, stop)
                 seconds = int((stop - begin).total_seconds()) * line.gpu_count
-                useful, unknown = (seconds if use == one else 0 for one in ("useful", "unknown"))
+                useful, unknown = (seconds if use == counted else 0 for counted in ("useful", "unknown"))
                 if cost or useful or unknown:
-                    found.append(Part(day.key, line, use, cost, useful, unknown))
-    return sorted(found, key=lambda part: (part.day, part.line.key, USES.index(part.use)))
+                    spent.append(Part(day.key, line, use, cost, useful, unknown))
+    return sorted(spent, key=lambda part: (part.day, part.line.key, USES.index(part.use)))
 
 
 def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
@@ -115,42 +115,42 @@ class Report:
 
 def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetime, time_zone: str = "UTC") -> Report:
     """The sums over ``lines`` (ledger.books) from ``since`` to ``until``."""
-    found = tuple(parts(lines, since, until, time_zone))
-    uses = _sums(found, lambda part: part.use)
+    spent = tuple(parts(lines, since, until, time_zone))
+    uses = _sums(spent, lambda part: part.use)
     return Report(
         since=since,
         until=until,
         time_zone=time_zone,
-        parts=found,
-        total=add_up(part.cost for part in found),
-        by_day=dict(sorted(_sums(found, lambda part: part.day).items())),
+        parts=spent,
+        total=add_up(part.cost for part in spent),
+        by_day=dict(sorted(_sums(spent, lambda part: part.day).items())),
         by_use={use: uses[use] for use in USES if use in uses},
-        by_pool=_dearest(_sums(found, lambda part: part.line.pool or "unknown")),
-        by_cloud=_dearest(_sums(found, lambda part: part.line.cloud or "unknown")),
-        by_model=_dearest(_sums(found, lambda part: part.line.model or "unknown")),
-        by_end=_dearest(_sums(found, lambda part: (part.line.reason or "unknown") if part.line.closed else "still there")),
-        gpu_hours=sum(part.gpu_seconds for part in found) / SECONDS,
-        unknown_gpu_hours=sum(part.unknown_seconds for part in found) / SECONDS,
-        machines=len({part.line.key for part in found}),
+        by_pool=_dearest(_sums(spent, lambda part: part.line.pool or "unknown")),
+        by_cloud=_dearest(_sums(spent, lambda part: part.line.cloud or "unknown")),
+        by_model=_dearest(_sums(spent, lambda part: part.line.model or "unknown")),
+        by_end=_dearest(_sums(spent, lambda part: (part.line.reason or "unknown") if part.line.closed else "still there")),
+        gpu_hours=sum(part.gpu_seconds for part in spent) / SECONDS,
+        unknown_gpu_hours=sum(part.unknown_seconds for part in spent) / SECONDS,
+        machines=len({part.line.key for part in spent}),
         traffic=of_lines(lines, since, until, Assumption()),
     )
 
 
-def _sums(found: t.Iterable[Part], word: t.Callable[[Part], str]) -> dict[str, Decimal]:
+def _sums(spent: t.Iterable[Part], word: t.Callable[[Part], str]) -> dict[str, Decimal]:
     amounts: dict[str, list[Decimal]] = {}
-    for part in found:
+    for part in spent:
         amounts.setdefault(word(part), []).append(part.cost)
     return {name: add_up(several) for name, several in amounts.items()}
 
 
 def _dearest(sums: t.Mapping[str, Decimal]) -> dict[str, Decimal]:
-    return dict(sorted(sums.items(), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def table_of_days(found: Report) -> dict[str, dict[str, Decimal]]:
+def table_of_days(spending: Report) -> dict[str, dict[str, Decimal]]:
     """Day → use → dollars, for charts."""
     days: dict[str, dict[str, Decimal]] = {}
-    for part in found.parts:
+    for part in spending.parts:
         uses = days.setdefault(part.day, {})
         uses[part.use] = add_up((uses.get(part.use, NOTHING), part.cost))
     return days

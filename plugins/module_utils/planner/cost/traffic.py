@@ -73,7 +73,7 @@ def of_offer(offer: Offer, assumed: Assumption) -> Estimate | None:
 
 def of_lines(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime, assumed: Assumption) -> Total:
     """What traffic may have cost from ``since`` (None = ever) to ``until``; the download falls on the time of the launch."""
-    found: list[Decimal] = []
+    costs: list[Decimal] = []
     for line in lines:
         priced = of_prices(line.traffic_price_gb_down, line.traffic_price_gb_up, assumed)
         if priced is None or line.start is None:
@@ -81,5 +81,5 @@ def of_lines(lines: t.Iterable[LedgerLine], since: datetime | None, until: datet
         first, last = max(line.start, since) if since else line.start, min(line.end, until)
         if first < last:
             once = priced.once if first == line.start else Decimal(0)
-            found.append(Estimate(once, priced.hour).until(last - first))
-    return Total(len(found), sum(found, Decimal(0)))
+            costs.append(Estimate(once, priced.hour).until(last - first))
+    return Total(len(costs), sum(costs, Decimal(0)))

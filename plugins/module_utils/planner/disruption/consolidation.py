@@ -134,8 +134,10 @@ class _Pool:
         most = voluntary.at_most(
             voluntary.room(draft, pool, Reason.UNDERUTILIZED), voluntary.bound(draft, Reason.UNDERUTILIZED), len(ready)
         )
-        for settled in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
-            found = use(t.cast(Node, settled.node), self._pods(settled), self.draft.situation.settings.gpu_resources)
+        for settled in sorted(
+            ready, key=lambda candidate: (-candidate.claim.price, -candidate.claim.offer.gpu_count, candidate.claim.name)
+        ):
+            usage = use(t.cast(Node, settled.node), self._pods(settled), self.draft.situation.settings.gpu_resources)
             moving = [
                 disposition.pod
                 for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
@@ -145,29 +147,29 @@ class _Pool:
                 disposition.do is Do.BLOCK for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
             )
             goes_on = settled.stored.deletion is not None and settled.stored.deletion.reason == Reason.UNDERUTILIZED
-            since = self._note(settled, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
+            since = self._note(settled, usage.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
             if since is None:
                 continue
             why = self._against(draft.settled[settled.claim.name], since)
             if not why and min(len(wanted), most) >= spare:
                 why = f"kept for {draft.situation.floor_words(pool)}"
-            detail = str(found)
+            detail = str(usage)
             if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
-                detail, why = self._elsewhere(settled, found, moving)
+                detail, why = self._elsewhere(settled, usage, moving)
             if why:
                 draft.report(settled.claim.name, Reason.UNDERUTILIZED, f"{detail}; {why}", pool=pool.key)
             else:
                 wanted.append((draft.settled[settled.claim.name].claim, detail))
         voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
 
-    def _elsewhere(self, settled: Settled, found: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
+    def _elsewhere(self, settled: Settled, usage: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
         """What makes the node needless, or (second) what keeps it."""
         if self.places.move(t.cast(Node, settled.node), moving):
-            return f"{found}; its pods fit on other nodes", ""
+            return f"{usage}; its pods fit on other nodes", ""
         offer = instead(self.draft, self.pool, settled.claim, moving)
         if offer is not None:
-            return f"{found}; {told(settled.claim, offer)}", ""
-        return str(found), "its pods do not fit on other nodes"
+            return f"{usage}; {told(settled.claim, offer)}", ""
+        return str(usage), "its pods do not fit on other nodes"
 
     def _in_use(self, settled: Settled) -> bool:
         ready = settled.node is not None and bool(settled.node.ready)
@@ -221,7 +223,9 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> 
         return None
     offers = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.offers(cloud) or ()]
     chosen = select(offers, pool, node_class, situation.capabilities, situation.settings, draft.now, situation.seen.blocks)
-    for offer in sorted(chosen.candidates, key=lambda one: (one.price_hour or Decimal(0), one.cloud, one.id)):
+    for offer in sorted(
+        chosen.candidates, key=lambda candidate: (candidate.price_hour or Decimal(0), candidate.cloud, candidate.id)
+    ):
         if offer.price_hour is None or not saves(claim.price, offer.price_hour, pool.replace_cheaper):
             continue
         if not situation.rented(offer.cloud) or (offer.spot and not claim.offer.spot):

@@ -69,7 +69,7 @@ def skips_drain(pod: Pod) -> bool:
     return "skip" in (pod.annotations.get(CLUSTER_API_DRAIN_LABEL), pod.labels.get(CLUSTER_API_DRAIN_LABEL))
 
 
-def _do_not_disrupt(annotations: Labels, start: datetime | None, now: datetime, what: str, warnings: list[str]) -> str:
+def _do_not_disrupt(annotations: Labels, start: datetime | None, now: datetime, subject: str, warnings: list[str]) -> str:
     for key in DO_NOT_DISRUPT:
         value = annotations.get(key)
         if value is None or value == "false":
@@ -79,7 +79,7 @@ def _do_not_disrupt(annotations: Labels, start: datetime | None, now: datetime, 
         try:
             seconds = parse_duration(value)
         except InvalidInput:
-            warnings.append(f"{what}: {key} {value!r} is neither true nor a duration and holds nothing")
+            warnings.append(f"{subject}: {key} {value!r} is neither true nor a duration and holds nothing")
             continue
         if start is None or now < start + timedelta(seconds=seconds or 0):
             return f"{key} {value}"

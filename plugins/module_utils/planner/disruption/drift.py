@@ -23,7 +23,7 @@ WHAT = "made from an older class or pool"
 def replace_drifted(draft: Draft) -> None:
     """Find what has drifted. Only with ``driftPolicy: Replace`` it goes: movable work only, within budget, ``max_remove_per_run`` at a
     time (one, unless it is set). What is launched instead is up to the next launch."""
-    found: dict[str, list[Settled]] = collections.defaultdict(list)
+    by_pool: dict[str, list[Settled]] = collections.defaultdict(list)
     for settled in list(draft.undecided()):
         claim, pool, node_class = settled.claim, draft.situation.pool(settled.claim), draft.situation.node_class(settled.claim)
         if claim.phase is not Phase.READY or pool is None or node_class is None or not draft.situation.rented(claim.cloud):
@@ -33,21 +33,21 @@ def replace_drifted(draft: Draft) -> None:
         ):  # of another version's recipe: taken for today's, so that later changes are seen
             draft.change(dataclasses.replace(claim, generation=generation(node_class, pool)))
         elif drifted(claim, node_class, pool):
-            found[pool.key].append(settled)
-    for key in sorted(found):
-        _pool(draft, draft.situation.pool_by_key[key], found[key])
+            by_pool[pool.key].append(settled)
+    for key in sorted(by_pool):
+        _pool(draft, draft.situation.pool_by_key[key], by_pool[key])
 
 
-def _pool(draft: Draft, pool: Pool, found: list[Settled]) -> None:
+def _pool(draft: Draft, pool: Pool, candidates: list[Settled]) -> None:
     if pool.drift_policy != "Replace":
-        for settled in found:
+        for settled in candidates:
             draft.report(
                 settled.claim.name, Reason.DRIFTED, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key
             )
         return
     able: list[Settled] = []
     failed = voluntary.after_failure(draft, pool)
-    for settled in found:
+    for settled in candidates:
         why = _against(draft, pool, settled) or (failed if settled.claim.deletion is None else "")
         if why:
             draft.report(settled.claim.name, Reason.DRIFTED, f"{WHAT}; kept: {why}", pool=pool.key)

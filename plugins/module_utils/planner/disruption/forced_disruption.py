@@ -41,8 +41,8 @@ def finish(draft: Draft) -> None:
             draft.destroy(claim, Reason.MANUAL if claim.deletion is None else claim.deletion.reason, "goes on")
         elif claim.phase is Phase.FAILED:
             last = claim.attempts[-1].message if claim.attempts else ""
-            what = "a machine may exist" if may_have_instance(claim) else "nothing was rented"
-            draft.destroy(claim, Reason.LAUNCH_FAILED, f"{what}: {last}" if last else what)
+            state = "a machine may exist" if may_have_instance(claim) else "nothing was rented"
+            draft.destroy(claim, Reason.LAUNCH_FAILED, f"{state}: {last}" if last else state)
         elif claim.deletion is None and settled.recovery.what in RETRY and not _is_decided_anew(draft, settled):
             draft.destroy(claim, Reason.LAUNCH_FAILED, f"an interrupted launch that rented nothing: {settled.recovery.why}")
 
@@ -87,8 +87,8 @@ def lost(draft: Draft) -> None:
         seen_twice = (draft.now - since).total_seconds() >= SECOND_RUN_AFTER
         if seen_twice and _not_ready_long(node, draft):
             gone.append((settled, f"{settled.recovery.why} since {print_time(since)}"))
-    known = sum(1 for claim in situation.claims if claim.instance_id)
-    if mass_deletion_guard.holds(draft, "claims whose machine is gone", len(gone), known):
+    total = sum(1 for claim in situation.claims if claim.instance_id)
+    if mass_deletion_guard.holds(draft, "claims whose machine is gone", len(gone), total):
         return
     for settled, detail in gone:
         if settled.claim.initialized is None:
@@ -147,8 +147,8 @@ def failed_joins(draft: Draft) -> None:
         elif forsaken(claim, pool, capability, draft.now) and not claim.is_service:
             seconds = 2 * timeout(claim, pool, capability)
             draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
-    known = sum(1 for claim in situation.claims if claim.instance_id)
-    bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(known, alive=True)
+    total = sum(1 for claim in situation.claims if claim.instance_id)
+    bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(total, alive=True)
     alive.sort(key=lambda due: (due[0].launch_started or due[0].created, due[0].name))
     for claim, detail in alive[:bound]:
         draft.destroy(claim, Reason.FAILED_JOIN, detail)
@@ -161,15 +161,15 @@ def failed_joins(draft: Draft) -> None:
 def _failed_service(draft: Draft, settled: Settled) -> None:
     """The same for a service. One that answers is in time, whatever the clock says; without the mesh nobody can tell."""
     situation, claim = draft.situation, settled.claim
-    found = service.health(claim, situation)
-    if found.well:
+    health = service.health(claim, situation)
+    if health.well:
         return
     if situation.devices is None:
-        draft.warnings.append(f"{claim.name}: not usable in time, as far as one can see; {found.why}, so nothing is decided.")
+        draft.warnings.append(f"{claim.name}: not usable in time, as far as one can see; {health.why}, so nothing is decided.")
         return
     cause = service.failure_class(claim, settled.recovery.instance, situation.device(claim))
     seconds = timeout(claim, situation.in_force(claim), situation.capability(claim))
-    draft.destroy(claim, Reason.FAILED_JOIN, f"{cause}: not usable after {seconds} s: {found.why}")
+    draft.destroy(claim, Reason.FAILED_JOIN, f"{cause}: not usable after {seconds} s: {health.why}")
 
 
 def unhealthy(draft: Draft) -> None:
@@ -182,27 +182,27 @@ def unhealthy(draft: Draft) -> None:
         claim, machine = settled.claim, settled.recovery.instance
         if claim.phase is not Phase.READY or machine is None:
             continue
-        what = ""
+        symptom = ""
         if claim.is_service:
-            since, what = _service_down(draft, settled)
+            since, symptom = _service_down(draft, settled)
         elif settled.node is None:
             since = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
         else:
             since = None if settled.node.ready else settled.node.ready_since
             if settled.node.ready and (since := gpu_health.since(draft, settled)) is not None:
-                what = "its GPUs are gone"
+                symptom = "its GPUs are gone"
         if since is not None and (draft.now - since).total_seconds() >= _patience(draft, claim):
             gone = (
                 "its Node is gone" if settled.node is None else f"its Node is not Ready: {settled.node.ready_message}".rstrip(": ")
             )
-            what = what or gone
+            symptom = symptom or gone
             if machine.state is InstanceState.UNKNOWN:  # unknown never deletes, and must not be billed in silence either
                 word = machine.raw_state or "nothing we know"
                 draft.problems.append(
-                    f"{claim.name}: {what}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted."
+                    f"{claim.name}: {symptom}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted."
                 )
                 continue
-            sick.setdefault(claim.pool, []).append((settled, f"{what}, since {print_time(since)}"))
+            sick.setdefault(claim.pool, []).append((settled, f"{symptom}, since {print_time(since)}"))
     for pool in sorted(sick):
         if len(sick[pool]) > max(1, int(sizes[pool] * UNHEALTHY_SHARE)) and not settings.allow_mass_delete:
             mass_deletion_guard.refuse(
@@ -248,13 +248,13 @@ def _patience(draft: Draft, claim: Claim) -> int:
 
 def _service_down(draft: Draft, settled: Settled) -> tuple[datetime | None, str]:
     """Since when a service is seen not to work. A run that cannot tell neither begins this time nor ends it."""
-    found = service.health(settled.claim, draft.situation)
+    health = service.health(settled.claim, draft.situation)
     key = f"ServiceDown|{settled.claim.cloud}|{settled.claim.name}"
-    if found.well is False:
-        return draft.sighted(key), f"it does not work: {found.why}"
+    if health.well is False:
+        return draft.sighted(key), f"it does not work: {health.why}"
     first = draft.situation.seen.findings.get(key)
-    if found.well is None:
-        draft.warnings.append(f"{settled.claim.name}: whether it works is unknown: {found.why}")
+    if health.well is None:
+        draft.warnings.append(f"{settled.claim.name}: whether it works is unknown: {health.why}")
         if first is not None:
             draft.findings[key] = first
     return None, ""
@@ -268,17 +268,17 @@ def prices(draft: Draft, *, destroy: bool) -> None:
         claim, pool = settled.claim, draft.situation.in_force(settled.claim)
         if claim.price_paid is None or pool is None:
             continue
-        found = price_verdict(claim.price_paid, pool.max_hourly_price)
+        verdict = price_verdict(claim.price_paid, pool.max_hourly_price)
         agreed_price = claim.reserved_price + _disk_that_was_not_counted(claim, settled.recovery.instance)
         agreed = claim.initialized is not None and price_verdict(claim.price_paid, agreed_price) != "jump"
         text = f"costs {claim.price_paid} $/h, maxHourlyPrice is {pool.max_hourly_price}"
-        if found == "jump" and agreed:
+        if verdict == "jump" and agreed:
             draft.warnings.append(f"{claim.name} {text} by now; it was rented for that price, so it stays")
-        elif found == "jump" and destroy:
+        elif verdict == "jump" and destroy:
             draft.destroy(claim, Reason.PRICE_JUMP, text)
-        elif found == "jump":
+        elif verdict == "jump":
             draft.problems.append(f"{claim.name} {text}; reap.yml will give it back")
-        elif found == "warn":
+        elif verdict == "warn":
             draft.warnings.append(f"{claim.name} {text}")
 
 
@@ -323,8 +323,8 @@ def named(draft: Draft) -> None:
         if hits or in_pool or wanted.all:
             draft.destroy(claim, Reason.MANUAL, "asked for", force=wanted.force)
     draft.problems.extend(f"There is no machine named {name}." for name in sorted(left - _adopted(draft)))
-    known = {text for pool in draft.situation.pools for text in (pool.key, pool.name)}
-    draft.problems.extend(f"There is no pool {name}." for name in sorted(pools - found_pools - known))
+    names = {text for pool in draft.situation.pools for text in (pool.key, pool.name)}
+    draft.problems.extend(f"There is no pool {name}." for name in sorted(pools - found_pools - names))
 
 
 def _adopted(draft: Draft) -> set[str]:

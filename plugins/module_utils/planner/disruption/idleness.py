@@ -38,9 +38,9 @@ def remove_idle(draft: Draft) -> None:
         for settled in usable[key]:
             if situation.in_force(settled.claim) is None:
                 _keep(draft, settled.claim, f"no document describes its pool {key} in this run, and its claim holds no limits")
-        known = [settled for settled in usable[key] if situation.in_force(settled.claim) is not None]
+        governed = [settled for settled in usable[key] if situation.in_force(settled.claim) is not None]
         if pool is not None:
-            _pool(draft, pool, known)
+            _pool(draft, pool, governed)
 
 
 def _is_usable(draft: Draft, settled: Settled) -> bool:
@@ -67,23 +67,23 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     growing = growth(draft, pool)
     candidates: list[voluntary.Candidate] = []
     for settled in usable:
-        found = _idle(draft, settled, pool)
-        if found is None:
+        idle = _idle(draft, settled, pool)
+        if idle is None:
             continue
-        draft.warnings.extend(found.warnings)
-        claim = _note(draft, settled.claim, settled.node, found)
+        draft.warnings.extend(idle.warnings)
+        claim = _note(draft, settled.claim, settled.node, idle)
         grows = growing(claim)
-        against = found.why if not found.eligible else f"idle, but {grows}" if grows else ""
+        against = idle.why if not idle.eligible else f"idle, but {grows}" if grows else ""
         begun = settled.stored.deletion
         if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own step comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
         unknown = voluntary.cloud_unknown(settled)
         if unknown and not against:
             against = f"idle, but {unknown}"
-        if against or found.since is None:
+        if against or idle.since is None:
             _keep(draft, claim, against)
         else:
-            candidates.append(voluntary.Candidate(claim, found.since))
+            candidates.append(voluntary.Candidate(claim, idle.since))
     room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
     bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
     chosen = voluntary.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
@@ -103,13 +103,13 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         )
 
 
-def _note(draft: Draft, claim: Claim, node: Node | None, found: emptiness.Idle) -> Claim:
+def _note(draft: Draft, claim: Claim, node: Node | None, idle: emptiness.Idle) -> Claim:
     """Remember since when the machine is idle: on the Node, which wins, and in the claim."""
-    if found.write and node is not None:
-        action = Action(ActionKind.ANNOTATE, claim.name, Finding.IDLE if found.since else Finding.BUSY, found.why, pool=claim.pool)
-        draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=found.value))
-    if found.busy is not None and claim.idle_since != found.since:
-        claim = dataclasses.replace(claim, idle_since=found.since)
+    if idle.write and node is not None:
+        action = Action(ActionKind.ANNOTATE, claim.name, Finding.IDLE if idle.since else Finding.BUSY, idle.why, pool=claim.pool)
+        draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=idle.value))
+    if idle.busy is not None and claim.idle_since != idle.since:
+        claim = dataclasses.replace(claim, idle_since=idle.since)
         draft.change(claim)
     return claim
 

@@ -41,7 +41,7 @@ def spot_lost(draft: Draft) -> None:
 
 def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
     """What this very run leaves alone because it lost a machine there, or gave one up that never became usable: key → until (L-14)."""
-    found: dict[str, dt.datetime] = {}
+    blocks: dict[str, dt.datetime] = {}
     for name, decision in draft.decisions.items():
         reason = LEFT_ALONE.get(decision.reason) if decision.kind == ActionKind.DESTROY else None
         before = draft.settled[name].stored.deletion if name in draft.settled else None  # a machine without a claim gets one now
@@ -52,8 +52,8 @@ def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
         ):
             continue  # an end that goes on has left its block when it was decided
         until = draft.now + dt.timedelta(seconds=launch_backoff.FIRST[reason])
-        found |= dict.fromkeys(launch_backoff.keys_after(decision.claim.offer, reason), until)
-    return found
+        blocks |= dict.fromkeys(launch_backoff.keys_after(decision.claim.offer, reason), until)
+    return blocks
 
 
 def given_up(draft: Draft) -> None:
@@ -75,8 +75,8 @@ def given_up(draft: Draft) -> None:
             due.append((settled, Reason.FAILED_JOIN, f"instance_not_running: {text}"))
         else:
             due.append((settled, Reason.INSTANCE_GONE, text))
-    known = sum(1 for claim in situation.claims if claim.instance_id)
-    if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(due), known):
+    total = sum(1 for claim in situation.claims if claim.instance_id)
+    if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(due), total):
         return
     for settled, reason, detail in due:
         draft.destroy(settled.claim, reason, detail)
@@ -84,4 +84,4 @@ def given_up(draft: Draft) -> None:
 
 def merged(seen: t.Mapping[str, dt.datetime], lost: t.Mapping[str, dt.datetime]) -> dict[str, dt.datetime]:
     """Two block lists as one: the later end counts."""
-    return {key: max(found) for key in {*seen, *lost} if (found := [entry[key] for entry in (seen, lost) if key in entry])}
+    return {key: max(ends) for key in {*seen, *lost} if (ends := [entry[key] for entry in (seen, lost) if key in entry])}

@@ -30,10 +30,10 @@ _WITH_NODE = (Phase.JOINING, Phase.READY, Phase.TERMINATING)
 
 def room(draft: Draft, pool: Pool, reason: str) -> Room:
     """How many more nodes of the pool may go for ``reason``; a budget that cannot be read is a problem of the run."""
-    found = disruption_budgets.room(pool, reason, count(draft, pool), draft.now)
-    if found.problem:
-        draft.problems.append(found.problem)
-    return found
+    remaining = disruption_budgets.room(pool, reason, count(draft, pool), draft.now)
+    if remaining.problem:
+        draft.problems.append(remaining.problem)
+    return remaining
 
 
 def count(draft: Draft, pool: Pool) -> Count:
@@ -57,11 +57,11 @@ def dispositions(draft: Draft, settled: Settled, reason: str) -> list[PodDisposi
     """What a drain for ``reason`` would do with each pod of the node; empty also when pods could not be read."""
     pods = draft.situation.pods(settled.node) if settled.node is not None else None
     here = [pod for pod in pods or () if settled.node is not None and pod.node == settled.node.name]
-    found = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
+    classified = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
     keepers = draft.situation.avoiding if reason in MOVES else ()
     return [
         _avoided(disposition) if disposition.do is Do.EVICT and avoided(disposition.pod, keepers) else disposition
-        for disposition in found
+        for disposition in classified
     ]
 
 
@@ -128,8 +128,8 @@ def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim
     """Give back the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
     going = wanted[: at_most(allowed, most, len(wanted))]
-    known = count(draft, pool).total
-    if mass_deletion_guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
+    total = count(draft, pool).total
+    if mass_deletion_guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), total):
         going = ()
     for claim, detail in going:
         go(draft, claim, reason, detail)

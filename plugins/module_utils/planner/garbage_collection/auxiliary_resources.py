@@ -62,24 +62,24 @@ SERVICE_CASE = "O16"
 def remove_services(draft: Draft) -> None:
     """Removed in the second run that sees neither machine nor claim, under the mass guard; decided only when every list is usable."""
     situation = draft.situation
-    found = situation.seen.services
-    if found is None or situation.unlisted:
+    services = situation.seen.services
+    if services is None or situation.unlisted:
         draft.keep_sightings(f"{SERVICE_CASE}|")
         return
-    ours = [published for published in found if situation.is_ours(published.name) is Ownership.OURS]
+    ours = [published for published in services if situation.is_ours(published.name) is Ownership.OURS]
     busy = set(draft.settled) | set(situation.damaged) | situation.names_in_use
     lost = sorted((published for published in ours if published.name not in busy), key=lambda published: published.uid)
     due = [published for published in lost if draft.twice(f"{SERVICE_CASE}||{published.uid}")]
     if mass_deletion_guard.holds(draft, "Services without a machine (O16)", len(due), len(ours)):
         return
     for published in due:
-        what = "O16: no claim, no machine"
+        reason = "O16: no claim, no machine"
         draft.others.append(
             Action(
                 ActionKind.DELETE_SERVICE,
                 published.name,
                 Reason.ORPHAN,
-                what,
+                reason,
                 target=f"{published.namespace}/{published.name}",
                 uid=published.uid,
             )

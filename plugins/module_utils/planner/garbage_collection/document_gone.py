@@ -85,25 +85,25 @@ def _reconcile(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
     claim = dataclasses.replace(claim, document_gone_since=since)
     draft.change(claim)
     due = since + timedelta(seconds=DOCUMENT_GONE_AFTER)
-    what = f"its document is gone from {claim.source} since {print_time(since)}"
+    cause = f"its document is gone from {claim.source} since {print_time(since)}"
     if draft.now >= due or _keeps(claim) or is_pending(claim):
-        _end(draft, claim, what)
+        _end(draft, claim, cause)
         return
-    draft.report(claim.name, Reason.DOCUMENT_GONE, f"{what}; it is drained from {print_time(due)} on", pool=claim.pool)
-    _notice(draft, claim, f"{what}; from {print_time(due)} on its machines are drained and deleted (orphanedPolicy: Drain).")
+    draft.report(claim.name, Reason.DOCUMENT_GONE, f"{cause}; it is drained from {print_time(due)} on", pool=claim.pool)
+    _notice(draft, claim, f"{cause}; from {print_time(due)} on its machines are drained and deleted (orphanedPolicy: Drain).")
 
 
-def _end(draft: Draft, claim: Claim, what: str) -> None:
+def _end(draft: Draft, claim: Claim, cause: str) -> None:
     if not _keeps(claim):
-        draft.destroy(claim, Reason.DOCUMENT_GONE, what)
-        _notice(draft, claim, f"{what}; its machines are drained and deleted (orphanedPolicy: Drain).")
+        draft.destroy(claim, Reason.DOCUMENT_GONE, cause)
+        _notice(draft, claim, f"{cause}; its machines are drained and deleted (orphanedPolicy: Drain).")
         return
     if is_pending(claim):
         draft.change(dataclasses.replace(claim, deletion=None))
     draft.report(
-        claim.name, Finding.KEPT, f"{what}; it stays under the limits of its claim (orphanedPolicy: Keep)", pool=claim.pool
+        claim.name, Finding.KEPT, f"{cause}; it stays under the limits of its claim (orphanedPolicy: Keep)", pool=claim.pool
     )
-    _notice(draft, claim, f"{what}; its machines stay under the limits of their claims (orphanedPolicy: Keep).")
+    _notice(draft, claim, f"{cause}; its machines stay under the limits of their claims (orphanedPolicy: Keep).")
 
 
 def _keeps(claim: Claim) -> bool:
@@ -134,18 +134,18 @@ def _has_shrunk(draft: Draft, name: str, source: Source) -> bool:
     if source.problem:
         draft.keep_sightings(prefix)
         return False
-    known = {key.removeprefix(prefix) for key in draft.situation.seen.findings if key.startswith(prefix)}
+    earlier = {key.removeprefix(prefix) for key in draft.situation.seen.findings if key.startswith(prefix)}
     missed = {claim.pool for claim in draft.situation.claims if claim.source == name and claim.document_gone_since is not None}
-    known |= {claim.pool for claim in draft.situation.claims if claim.source == name and claim.pool not in missed}
+    earlier |= {claim.pool for claim in draft.situation.claims if claim.source == name and claim.pool not in missed}
     for pool in source.pools:
         draft.sighted(f"{prefix}{pool}")
-    lost = known - set(source.pools) - draft.situation.wishes.deleted
-    if len(known) < _FEW or 2 * len(lost) <= len(known) or draft.twice(f"{_SHRUNK}{name}"):
+    lost = earlier - set(source.pools) - draft.situation.wishes.deleted
+    if len(earlier) < _FEW or 2 * len(lost) <= len(earlier) or draft.twice(f"{_SHRUNK}{name}"):
         return False
     draft.keep_sightings(prefix)
     wait = print_duration(SECOND_RUN_AFTER)
     text = (
-        f"{name} had {len(known)} documents of pools and requests and has {len(known) - len(lost)} now, which looks like a wrong reading: "
+        f"{name} had {len(earlier)} documents of pools and requests and has {len(earlier) - len(lost)} now, which looks like a wrong reading: "
         f"no machine ends for that unless a run at least {wait} later finds the same."
     )
     draft.warnings.append(text)

@@ -17,21 +17,21 @@ MASS_SHARE: t.Final = Decimal("0.5")  # of all things of one kind; above it the 
 MASS_GUARD = "mass_guard"  # the kind of the notices of a guard that held (L-12)
 
 
-def most(known: int, *, alive: bool = False) -> int:
-    """How many deletions of one kind one run may do, when ``known`` things of that kind exist; fewer of things that show life."""
-    return max(MASS_FLOOR_ALIVE if alive else MASS_FLOOR, int(known * MASS_SHARE))
+def most(total: int, *, alive: bool = False) -> int:
+    """How many deletions of one kind one run may do, when ``total`` things of that kind exist; fewer of things that show life."""
+    return max(MASS_FLOOR_ALIVE if alive else MASS_FLOOR, int(total * MASS_SHARE))
 
 
-def allowed(planned: int, known: int, settings: Settings) -> bool:
+def allowed(planned: int, total: int, settings: Settings) -> bool:
     """Whether ``planned`` deletions of one kind are allowed."""
-    return settings.allow_mass_delete or planned <= most(known)
+    return settings.allow_mass_delete or planned <= most(total)
 
 
-def holds(draft: Draft, kind: str, planned: int, known: int) -> bool:
+def holds(draft: Draft, kind: str, planned: int, total: int) -> bool:
     """Whether the guard keeps ``planned`` deletions of one kind from happening; then it is a problem of the run, and people are told."""
-    if allowed(planned, known, draft.situation.settings):
+    if allowed(planned, total, draft.situation.settings):
         return False
-    refuse(draft, kind, refusal(kind, planned, known))
+    refuse(draft, kind, refusal(kind, planned, total))
     return True
 
 
@@ -41,9 +41,9 @@ def refuse(draft: Draft, kind: str, problem: str) -> None:
     draft.notice(MASS_GUARD, kind, problem)
 
 
-def refusal(kind: str, planned: int, known: int) -> str:
+def refusal(kind: str, planned: int, total: int) -> str:
     """The problem that a run reports when the guard held it back."""
     return (
-        f"guard_refused: {planned} of {known} {kind} would be removed at once, which looks like a wrong reading; none was touched. "
+        f"guard_refused: {planned} of {total} {kind} would be removed at once, which looks like a wrong reading; none was touched. "
         "Check them, then run again with allow_mass_delete: true."
     )

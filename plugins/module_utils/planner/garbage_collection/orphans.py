@@ -40,13 +40,13 @@ def machines(situation: Situation) -> list[Orphan]:
     """All of them, in the order of cloud and id. Needs claims and Nodes; without either nothing is an orphan."""
     if situation.seen.claims is None or situation.nodes is None:
         return []
-    known = {claim.name for claim in situation.claims} | {
+    claimed = {claim.name for claim in situation.claims} | {
         instance_id for claim in situation.claims for instance_id in claim.ids_seen
     }
-    known |= set(situation.damaged) | {identity for claim in situation.damaged.values() for identity in claim.ids}
+    claimed |= set(situation.damaged) | {identity for claim in situation.damaged.values() for identity in claim.ids}
     named: dict[str, list[Instance]] = {}
     for instance in situation.listed():
-        if instance.name not in known and instance.id not in known and _is_ours(instance, situation):
+        if instance.name not in claimed and instance.id not in claimed and _is_ours(instance, situation):
             named.setdefault(instance.name, []).append(instance)
     return [_orphan(same, situation) for same in named.values()]
 
@@ -135,7 +135,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
     """O1 and O4: destroyed once old enough and seen in two runs; each kind under the mass guard. O3: reported, and so is a machine that is
     alive where no stamp can say which record store made it."""
     situation, settings = draft.situation, draft.situation.settings
-    known = sum(1 for instance in situation.listed() if _is_ours(instance, situation))
+    total = sum(1 for instance in situation.listed() if _is_ours(instance, situation))
     due: dict[str, list[Orphan]] = {"O1": [], "O4": []}
     for orphan in orphans:
         instance = orphan.instance
@@ -157,20 +157,20 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             continue
         first = draft.sighted(f"{orphan.case}|{instance.cloud}|{instance.id}")
         if _ripe(first, draft):
-            what = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
+            consequence = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
             _tell(
                 draft,
                 orphan,
-                f"{instance.name}: {instance.cloud} {instance.id} is ours and has no claim, so nobody knew of it; {what}.",
+                f"{instance.name}: {instance.cloud} {instance.id} is ours and has no claim, so nobody knew of it; {consequence}.",
             )
         if settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
             due[orphan.case].append(orphan)
         else:
             draft.report(instance.name, orphan.case, f"{instance.cloud} {instance.id} has no claim")
-    for case, found in due.items():
-        if mass_deletion_guard.holds(draft, f"machines without a claim ({case})", len(found), known):
+    for case, group in due.items():
+        if mass_deletion_guard.holds(draft, f"machines without a claim ({case})", len(group), total):
             continue
-        for orphan in found:
+        for orphan in group:
             _destroy(draft, orphan, Reason.ORPHAN, f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
 
 
@@ -328,7 +328,7 @@ def remove_keys(draft: Draft) -> None:
     """O13: unused enrolment keys of ours whose claim is gone, old enough that no launch is about to use them."""
     situation = draft.situation
     held = {settled.claim.mesh_key_id for settled in draft.settled.values()}
-    for key in sorted(situation.seen.keys or (), key=lambda one: one.id):
+    for key in sorted(situation.seen.keys or (), key=lambda mesh_key: mesh_key.id):
         name = _machine_of(key, situation)
         if not name or key.invalid or key.id in held:
             continue
@@ -336,7 +336,7 @@ def remove_keys(draft: Draft) -> None:
             continue  # of a machine that another record store made
         if key.created is not None and not _old(key.created, draft):
             continue  # another record store of this cluster id may be about to use it
-        if any(known.startswith(name) or name.startswith(known) for known in (*draft.settled, *situation.damaged)):
+        if any(claim_name.startswith(name) or name.startswith(claim_name) for claim_name in (*draft.settled, *situation.damaged)):
             continue  # descriptions may be cut
         draft.others.append(Action(ActionKind.DELETE_KEY, name, Reason.ORPHAN, "O13: its claim is gone", target=key.id))
 

@@ -59,11 +59,11 @@ class Owner(t.NamedTuple):
 
 def claimed(claims: t.Iterable[Claim]) -> frozenset[tuple[str, str]]:
     """Every (cloud, id) that claims know: their machines, second ones under their names, and what refused create calls left behind."""
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for claim in claims:
-        found |= {(claim.cloud, one) for one in (claim.instance_id, *claim.ids_seen) if one}
-        found |= {(attempt.offer.partition("/")[0], attempt.instance_id) for attempt in claim.attempts if attempt.instance_id}
-    return frozenset(found)
+        pairs |= {(claim.cloud, instance_id) for instance_id in (claim.instance_id, *claim.ids_seen) if instance_id}
+        pairs |= {(attempt.offer.partition("/")[0], attempt.instance_id) for attempt in claim.attempts if attempt.instance_id}
+    return frozenset(pairs)
 
 
 def owner_of(instance: Instance, capability: Capability | None, store: Store) -> Owner:
@@ -71,8 +71,8 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
 
     Stamps without a generation are those of version 0.1: such a machine is ours while a claim for its id is in this store."""
     named = ownership_of(instance.name, store.cluster_id)
-    known = (instance.cloud, instance.id) in store.claimed
-    if named is not Ownership.OURS and not known:
+    is_claimed = (instance.cloud, instance.id) in store.claimed
+    if named is not Ownership.OURS and not is_claimed:
         return Owner(named, why="belongs to another cluster" if named is Ownership.FOREIGN else "")
     cluster, generation = _mark(instance, CLUSTER_MARKS), _mark(instance, GENERATION_MARKS)
     if cluster and cluster != store.cluster_id:
@@ -83,7 +83,7 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
         )
     if generation and cluster:
         return Owner(Ownership.OURS, Proof.STAMP)
-    if known:
+    if is_claimed:
         return Owner(Ownership.OURS, Proof.CLAIM)
     if capability is None or not capability.stamped:
         return Owner(Ownership.OURS, Proof.NAME)
@@ -109,16 +109,16 @@ def generations_of(record: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     """The generations that a store's record names, the current one first; empty when none was drawn yet. InvalidInput for an odd one."""
     if not record:
         return ()
-    found = (record.get("generation"), *(record.get("earlier") or ()))
-    if not all(isinstance(entry, str) and entry for entry in found):
+    generations = (record.get("generation"), *(record.get("earlier") or ()))
+    if not all(isinstance(entry, str) and entry for entry in generations):
         raise InvalidInput("its field generation must be a text, and earlier a list of texts")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(generations))
 
 
 def remembered(claims: t.Iterable[Claim]) -> str:
     """The generation that most claims of a store were launched with: that of a store whose own record of it was removed."""
     count = collections.Counter(claim.store_generation for claim in claims if claim.store_generation)
-    return max(sorted(count), key=lambda one: count[one], default="")
+    return max(sorted(count), key=lambda generation: count[generation], default="")
 
 
 def _mark(instance: Instance, keys: tuple[str, ...]) -> str:

@@ -103,7 +103,7 @@ def after_failed_join(state: t.Mapping[str, t.Any], pool: str, now: datetime) ->
 def after_success(state: t.Mapping[str, t.Any], key: str) -> State:
     """The block list after a launch under ``key`` went well: its memory is wiped."""
     memory = {entry: value for entry, value in state.get(HISTORY, {}).items() if entry != key}
-    return {**{one: value for one, value in state.items() if one not in (key, HISTORY)}, HISTORY: memory}
+    return {**{entry: value for entry, value in state.items() if entry not in (key, HISTORY)}, HISTORY: memory}
 
 
 def expire(state: t.Mapping[str, t.Any], now: datetime) -> State:

@@ -43,10 +43,10 @@ def why_none(
         if takes(pool, node_class, choice.cloud)
     )
     near = [text for rank, _far, text in causes if rank == NEAR][:1]
-    said = [text for rank, _far, text in causes if rank == UNKNOWN], near, [text for rank, _far, text in causes if rank == NEVER]
-    told = dict.fromkeys(text for texts in said for text in texts)
-    if told:
-        return "; ".join(told)
+    groups = [text for rank, _far, text in causes if rank == UNKNOWN], near, [text for rank, _far, text in causes if rank == NEVER]
+    sentences = dict.fromkeys(text for texts in groups for text in texts)
+    if sentences:
+        return "; ".join(sentences)
     return causes[0][2] if causes else "no offers"
 
 

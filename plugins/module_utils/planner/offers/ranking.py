@@ -72,8 +72,8 @@ class Selection:
 
     def counts(self) -> dict[str, int]:
         """How many offers each reason excluded, in the order of the checks."""
-        found = collections.Counter(self.rejected.values())
-        return {reason: found[reason] for reason in (*REASONS, *sorted(set(found) - set(REASONS))) if found[reason]}
+        count = collections.Counter(self.rejected.values())
+        return {reason: count[reason] for reason in (*REASONS, *sorted(set(count) - set(REASONS))) if count[reason]}
 
 
 def offer_key(offer: Offer) -> str:
@@ -223,8 +223,8 @@ class _Filters:
     def discount(self, offer: Offer) -> Decimal:
         """What the cloud's entry says, else the class."""
         choice = self.choices.get(offer.cloud)
-        said = (choice.spot_discount_min if choice else None, self.node_class.spot_discount_min)
-        return next((share for share in said if share is not None), SPOT_DISCOUNT_MIN)
+        shares = (choice.spot_discount_min if choice else None, self.node_class.spot_discount_min)
+        return next((share for share in shares if share is not None), SPOT_DISCOUNT_MIN)
 
     def first_reason(self, offer: Offer) -> str:
         for reason, passes in self.checks:
@@ -352,30 +352,30 @@ def _one(pool: Pool, node_class: NodeClass) -> OfferQuery:
     )
 
 
-def _union(one: OfferQuery, other: OfferQuery) -> OfferQuery:
+def _union(first: OfferQuery, second: OfferQuery) -> OfferQuery:
     return OfferQuery(
-        models=_both(one.models, other.models),
-        gpu_counts=_both(one.gpu_counts, other.gpu_counts),
-        min_gpu_memory_mib=_least(one.min_gpu_memory_mib, other.min_gpu_memory_mib),
-        max_price_hour=_most(one.max_price_hour, other.max_price_hour),
-        disk_gib=max(one.disk_gib, other.disk_gib),
-        spot=one.spot if one.spot is other.spot else None,
-        lanes=_both(one.lanes, other.lanes),
-        rent_seconds=_least(one.rent_seconds, other.rent_seconds),
+        models=_both(first.models, second.models),
+        gpu_counts=_both(first.gpu_counts, second.gpu_counts),
+        min_gpu_memory_mib=_least(first.min_gpu_memory_mib, second.min_gpu_memory_mib),
+        max_price_hour=_most(first.max_price_hour, second.max_price_hour),
+        disk_gib=max(first.disk_gib, second.disk_gib),
+        spot=first.spot if first.spot is second.spot else None,
+        lanes=_both(first.lanes, second.lanes),
+        rent_seconds=_least(first.rent_seconds, second.rent_seconds),
     )
 
 
-def _both(one: tuple[_T, ...], other: tuple[_T, ...]) -> tuple[_T, ...]:
+def _both(first: tuple[_T, ...], second: tuple[_T, ...]) -> tuple[_T, ...]:
     """Either's values; nothing when one of them restricts nothing."""
-    return tuple(dict.fromkeys((*one, *other))) if one and other else ()
+    return tuple(dict.fromkeys((*first, *second))) if first and second else ()
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else min(one, other)
+def _least(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else min(first, second)
 
 
-def _most(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    return None if one is None or other is None else max(one, other)
+def _most(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return None if first is None or second is None else max(first, second)
 
 
 # ---- one pool's own words
@@ -403,7 +403,9 @@ def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
     if not lists:
         return ()
     return tuple(
-        name for name in gpu_models.known() if all(any(requirements.is_model(wish, name, None) for wish in one) for one in lists)
+        name
+        for name in gpu_models.known()
+        if all(any(requirements.is_model(wish, name, None) for wish in wishes) for wishes in lists)
     )
 
 

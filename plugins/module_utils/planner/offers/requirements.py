@@ -170,15 +170,15 @@ def for_nodes(quality: Quality, wanted: Quality, usual: Quality) -> Quality:
     reliability = (quality.min_reliability, wanted.min_reliability, usual.min_reliability)
     bandwidth = (quality.min_bandwidth, wanted.min_bandwidth, usual.min_bandwidth)
     return Quality(
-        min_reliability=next((one for one in reliability if one is not None), None) or None,
-        min_bandwidth=next((one for one in bandwidth if one is not None), None) or None,
+        min_reliability=next((minimum for minimum in reliability if minimum is not None), None) or None,
+        min_bandwidth=next((minimum for minimum in bandwidth if minimum is not None), None) or None,
     )
 
 
 def outlasts(offer: Offer, seconds: int | None) -> bool:
     """Whether the host still offers it for so long; also when that is not told, or nobody knows how long the machine will be wanted."""
-    told = _amount(offer.traits.get(DURATION))
-    return seconds is None or told is None or told >= seconds
+    duration = _amount(offer.traits.get(DURATION))
+    return seconds is None or duration is None or duration >= seconds
 
 
 def unmet(offer: Offer, wanted: Quality) -> str:
@@ -210,8 +210,8 @@ def _amount(text: str | None) -> Decimal | None:
 
 def _not_older(version: str, wanted: str) -> bool:
     """12.10 is newer than 12.8."""
-    known = _version(version)
-    return known is not None and known >= (_version(wanted) or ())
+    actual = _version(version)
+    return actual is not None and actual >= (_version(wanted) or ())
 
 
 def _version(text: str) -> tuple[int, ...] | None:
@@ -257,10 +257,10 @@ def region_matches(wish: str, region: str, cloud_region: str) -> bool:
 def misspelt_region(wish: str, regions: t.Iterable[str]) -> tuple[str, ...]:
     """The words that the wish resembles, the nearest first, at most two; none when it is a standard word, of a form that clouds use
     (``us-west-2``), or one of ``regions``: words of clouds, with or without a number at their end (``us-tx`` for ``us-tx-3``)."""
-    known = {region.strip().lower() for region in regions} - {""}
+    cloud_words = {region.strip().lower() for region in regions} - {""}
     wanted = wish.strip().lower()
-    if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (known | _WORDS):
+    if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (cloud_words | _WORDS):
         return ()
-    words = sorted(known | _WORDS)
+    words = sorted(cloud_words | _WORDS)
     near = difflib.get_close_matches(wanted, words, 2, 0.8) or difflib.get_close_matches(_END.sub("", wanted), words, 2, 0.8)
     return tuple(near)

@@ -105,7 +105,7 @@ def _check(step: Step, fresh: Plan, situation: Situation, launches: Launches, cl
 
 def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[str, datetime]) -> StepCheck:
     """Anything but a launch: what the plan of now would do, too, and for the same reason."""
-    claim = next((one for one in situation.claims if one.name == step.name), None)
+    claim = next((recorded for recorded in situation.claims if recorded.name == step.name), None)
     if claim is None and step.needs.claim_version:
         return StepCheck(step, DONE, "given back already") if step.name in closed else StepCheck(step, REFUSED, "its claim is gone")
     if claim is not None and (step.kind == ActionKind.UPDATE or (step.kind == ActionKind.RESUME and claim.phase is Phase.READY)):
@@ -150,10 +150,10 @@ def _other_node(step: Step, claim: Claim | None, situation: Situation) -> str:
 _Limit = t.TypeVar("_Limit", int, Decimal)
 
 
-def _narrower(one: _Limit | None, other: _Limit | None) -> _Limit | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+def _narrower(first: _Limit | None, second: _Limit | None) -> _Limit | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
 
 
 # ---- launches of a saved plan, one after the other under the limits of now. Their names stand in the plan: none can be done twice
@@ -189,8 +189,8 @@ class Launches:
         again = self._goes_on(step, planned, current)
         over = "" if again is not None else self._over(planned) if current is None else self._going(current)
         if over:
-            found = self._found(current)
-            return ("applied", found.detail, found) if found is not None else ("done", over, None)
+            matching = self._found(current)
+            return ("applied", matching.detail, matching) if matching is not None else ("done", over, None)
         pool = self.situation.pool(planned)
         node_class = self.situation.wishes.classes.get(planned.node_class)
         if pool is None or node_class is None:
@@ -300,16 +300,16 @@ class Launches:
 
 def _wanted_now(fresh: Plan, waiting: t.Mapping[str, Claim]) -> collections.Counter[str]:
     """How many more machines each pool wants by a plan of this moment: what it would launch, and what it could not."""
-    found: collections.Counter[str] = collections.Counter(
+    wanted: collections.Counter[str] = collections.Counter(
         action.pool for action in fresh.actions if action.kind == ActionKind.LAUNCH
     )
     for shortfall in fresh.shortfall:
-        found[shortfall.pool] += shortfall.missing
+        wanted[shortfall.pool] += shortfall.missing
     resumed = {action.name for action in fresh.actions if action.kind == ActionKind.RESUME}
     for name, claim in waiting.items():  # a launch of an earlier run that goes on, and found no offer, counts as missing, too
         if name not in resumed:
-            found[claim.pool] -= 1
-    return found
+            wanted[claim.pool] -= 1
+    return wanted
 
 
 def _price(step: Step, offer: Offer) -> str:

@@ -154,7 +154,7 @@ def inputs_hash(observation: Observation, rented: t.Iterable[Claim]) -> str:
 
 def documents_of(claim: Claim, wishes: Wishes) -> str:
     """The fingerprint of the documents that a machine of this claim would be made from now; empty without them."""
-    pool = next((one for one in wishes.pools if one.key == claim.pool), None)
+    pool = next((candidate for candidate in wishes.pools if candidate.key == claim.pool), None)
     node_class = wishes.classes.get(claim.node_class)
     return generation(node_class, pool) if pool is not None and node_class is not None else ""
 

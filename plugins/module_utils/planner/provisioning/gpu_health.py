@@ -28,25 +28,25 @@ def update_taints(draft: Draft) -> None:
         node = settled.node
         if node is None or not _watched(draft, settled):
             continue
-        found, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
+        shown, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
         tainted = any(taint.key == GPU_LOST.key for taint in node.taints)
-        if found >= wanted:
+        if shown >= wanted:
             if tainted:
                 _mark(draft, settled, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
             continue
-        if found and _is_unclear(draft, settled, node):
-            draft.keep_sightings(_key(settled, found))
+        if shown and _is_unclear(draft, settled, node):
+            draft.keep_sightings(_key(settled, shown))
             continue
-        lost = f"its Node is Ready and shows {found or 'none'} of its {wanted} GPUs"
+        lost = f"its Node is Ready and shows {shown or 'none'} of its {wanted} GPUs"
         draft.report(settled.claim.name, Finding.GPU_LOST, lost, pool=settled.claim.pool)
-        if not draft.twice(_key(settled, found)):
+        if not draft.twice(_key(settled, shown)):
             continue
-        if found:
+        if shown:
             draft.notice(
                 "gpus_missing",
                 settled.claim.name,
                 f"{settled.claim.name}: {lost}; it is billed in full",
-                gpus=str(found),
+                gpus=str(shown),
                 of=str(wanted),
             )
         if not tainted:
@@ -78,12 +78,12 @@ def replace(draft: Draft) -> None:
             first = draft.findings.get(_key(settled, 1))
             if first is None or (draft.now - first).total_seconds() < timeout:
                 continue
-            what = f"its Node shows {allocatable_gpus(settled.claim, node)} of its {_wanted(draft, settled)} GPUs since {print_time(first)}"
+            cause = f"its Node shows {allocatable_gpus(settled.claim, node)} of its {_wanted(draft, settled)} GPUs since {print_time(first)}"
             why = voluntary.against(draft, pool, settled, Reason.REPLACED)
             if why:
-                draft.report(settled.claim.name, Reason.REPLACED, f"{what}; kept: {why}", pool=pool.key)
+                draft.report(settled.claim.name, Reason.REPLACED, f"{cause}; kept: {why}", pool=pool.key)
             else:
-                wanted.append((settled.claim, what))
+                wanted.append((settled.claim, cause))
         voluntary.remove(draft, pool, Reason.REPLACED, wanted)
 
 
@@ -108,8 +108,8 @@ def _watched(draft: Draft, settled: Settled) -> bool:
     return settled.node is not None and bool(settled.node.ready) and not (pool is not None and pool.gpu_wait == "none")
 
 
-def _key(settled: Settled, found: int) -> str:
-    return f"{Finding.GPUS_MISSING if found else Finding.GPU_LOST}|{settled.claim.cloud}|{settled.claim.name}"
+def _key(settled: Settled, shown: int) -> str:
+    return f"{Finding.GPUS_MISSING if shown else Finding.GPU_LOST}|{settled.claim.cloud}|{settled.claim.name}"
 
 
 def _mark(draft: Draft, settled: Settled, kind: ActionKind, reason: Finding, why: str, value: str) -> None:

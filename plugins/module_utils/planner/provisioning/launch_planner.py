@@ -45,7 +45,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     _drop_surplus(draft)
     live = _resume(draft, capacity)
     live.update(adopt(orphan.instance, orphan.node, situation).pool for orphan in orphans if orphan.case == "O2")
-    live.update(pool.key for one in situation.damaged.values() if (pool := notices.pool(one, situation)) is not None)
+    live.update(pool.key for damaged in situation.damaged.values() if (pool := notices.pool(damaged, situation)) is not None)
     for pool in situation.pools:
         wanted, by_number = _wants(draft, pool)
         missing = wanted - live[pool.key]
@@ -246,8 +246,8 @@ def add(
 
 def blocked(draft: Draft, pool: Pool) -> str:
     """Why the preflight found that a machine of the pool could not join; empty = it found nothing."""
-    found = draft.situation.wishes.blocked
-    why = found.get(pool.key) or found.get(pool.node_class)
+    reasons = draft.situation.wishes.blocked
+    why = reasons.get(pool.key) or reasons.get(pool.node_class)
     if not why:
         gpus = _advertised(draft, pool)
         why = f"GPUNodePool {pool.key}: {gpus.why}" if gpus.word == device_plugins.NONE else ""

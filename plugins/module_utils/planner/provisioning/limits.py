@@ -99,7 +99,7 @@ def may_switch(
 
     ``claims`` are all claims as stored now; the claim itself is counted with the new price instead of its own.
     """
-    others = reserved(one for one in claims if one.name != claim.name)
+    others = reserved(other for other in claims if other.name != claim.name)
     wanted = dataclasses.replace(offer or claim.offer, price_hour=price)
     if pool is None:
         pool = Pool(*(claim.pool.partition("/")[::2]), node_class=node_class.name)

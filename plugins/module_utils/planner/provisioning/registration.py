@@ -78,8 +78,8 @@ def _missing_gpus(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
         return []
     resource = limits.gpu_resource(claim.offer.model)
     expected = claim.expected_gpus if wait == "all" else min(1, claim.expected_gpus)
-    found = allocatable_gpus(claim, node)
-    return [] if found >= expected else [f"{found} of {expected} {resource}"]
+    allocatable = allocatable_gpus(claim, node)
+    return [] if allocatable >= expected else [f"{allocatable} of {expected} {resource}"]
 
 
 def allocatable_gpus(claim: Claim, node: Node) -> int:
@@ -145,21 +145,21 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
     """
     if claim.phase is not Phase.READY or claim.deletion is not None or node.uid != claim.node_uid:
         return ()
-    found = [
+    differences = [
         f"label {key}"
         for key, value in capacity.asserted_labels(claim, pool, cluster_id, node).items()
         if node.labels.get(key) != value
     ]
-    found += [
+    differences += [
         f"annotation {key}" for key, value in capacity.node_annotations(claim, pool).items() if node.annotations.get(key) != value
     ]
     have = {(taint.key, taint.effect): taint.value for taint in node.taints}
-    found += [f"taint {taint}" for taint in capacity.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
+    differences += [f"taint {taint}" for taint in capacity.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
     if lacks_neutral_gpus(claim, node, pool):
-        found.append(f"{NEUTRAL_GPU} {node.allocatable.get(NEUTRAL_GPU, 0)} instead of {advertised(claim, pool)}")
+        differences.append(f"{NEUTRAL_GPU} {node.allocatable.get(NEUTRAL_GPU, 0)} instead of {advertised(claim, pool)}")
     if startup_taint_is_left(claim, node, pool):
-        found.append(f"taint {capacity.INITIALIZING} that should be gone")
-    return tuple(found)
+        differences.append(f"taint {capacity.INITIALIZING} that should be gone")
+    return tuple(differences)
 
 
 def lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:

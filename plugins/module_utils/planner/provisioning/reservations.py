@@ -56,11 +56,11 @@ class LaunchCapacity:
             if self.situation.seen.clouds[cloud].instances is None:
                 self._unread(cloud, "machines")
 
-    def _unread(self, cloud: str, what: str) -> None:
+    def _unread(self, cloud: str, subject: str) -> None:
         problem = self.situation.seen.clouds[cloud].problem
-        self.unread[cloud] = f"{cloud}: {what} unknown"
+        self.unread[cloud] = f"{cloud}: {subject} unknown"
         self._draft.warnings.append(
-            f"The {what} of {cloud} could not be read; nothing is rented there in this run. {problem}".strip()
+            f"The {subject} of {cloud} could not be read; nothing is rented there in this run. {problem}".strip()
         )
 
     @functools.cached_property
@@ -136,9 +136,13 @@ class LaunchCapacity:
         reason = self._against(offer, pool, node_class, ())
         if reason:
             return None, (), f"offer {key}: {reason}"
-        known = {offer_key(candidate) for candidate in planned.candidates}
+        planned_keys = {offer_key(candidate) for candidate in planned.candidates}
         rest = self._rest(selection.candidates, offer, pool, node_class, {key})
-        return offer, tuple(offer for offer in rest if offer_key(offer) in known and t.cast(Decimal, offer.price_hour) <= bound), ""
+        return (
+            offer,
+            tuple(offer for offer in rest if offer_key(offer) in planned_keys and t.cast(Decimal, offer.price_hour) <= bound),
+            "",
+        )
 
     def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
         if offer_key(offer) in without:
@@ -303,10 +307,10 @@ class HubPeers:
     peers: tuple[tuple[str, Peer], ...]
 
 
-def hubs(known: t.Iterable[Hub], claims: t.Sequence[Claim]) -> list[HubPeers]:
+def hubs(described: t.Iterable[Hub], claims: t.Sequence[Claim]) -> list[HubPeers]:
     """Each hub that is named in a document or a claim, with its peers by name. A machine on its way out is a peer until its claim is gone;
     one without a key has not been rented yet. Hubs whose peers are kept by hand are left out."""
-    places = {(hub.host, hub.interface) for hub in known}
+    places = {(hub.host, hub.interface) for hub in described}
     places |= {(claim.peer.host, claim.peer.interface) for claim in claims if claim.peer is not None}
     return [
         HubPeers(

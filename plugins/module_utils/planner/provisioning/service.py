@@ -73,8 +73,8 @@ def failure_class(claim: Claim, instance: Instance | None, device: Device | None
 def described_pool(name: str, pools: t.Iterable[Pool]) -> Pool | None:
     """The one pool of services that a machine of this name can belong to; None when there is none, or more than one."""
     part = pool_of(name)
-    found = [pool for pool in pools if part and pool_part(pool.name) == part]
-    return found[0] if len(found) == 1 and found[0].service is not None else None
+    matching = [pool for pool in pools if part and pool_part(pool.name) == part]
+    return matching[0] if len(matching) == 1 and matching[0].service is not None else None
 
 
 def works(instance: Instance, node: Node | None, situation: Situation) -> bool:

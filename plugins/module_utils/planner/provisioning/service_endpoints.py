@@ -71,11 +71,13 @@ def endpoint(claim: Claim, pool: Pool | None, device: Device) -> Json:
 def with_endpoint(text: str | None, name: str, line: Json | None) -> str:
     """The list with the line of ``name`` set, or removed (None); ordered by name. A list that cannot be read is begun anew."""
     try:
-        known = json.loads(text or "[]")
+        entries = json.loads(text or "[]")
     except ValueError:
-        known = []
+        entries = []
     lines = (
-        {entry["name"]: entry for entry in known if isinstance(entry, dict) and "name" in entry} if isinstance(known, list) else {}
+        {entry["name"]: entry for entry in entries if isinstance(entry, dict) and "name" in entry}
+        if isinstance(entries, list)
+        else {}
     )
     lines.pop(name, None)
     if line is not None:

@@ -43,7 +43,7 @@ def endpoint_of(text: t.Any) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 def problems(tunnel: Tunnel) -> list[str]:
     """Everything with which a node's tunnel could not work anywhere, as sentences that begin with the field."""
-    return [f"{field} {what}" for field, what in (*hub_faults(tunnel), *node_faults(tunnel))]
+    return [f"{field} {problem}" for field, problem in (*hub_faults(tunnel), *node_faults(tunnel))]
 
 
 def hub_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
@@ -121,20 +121,20 @@ def _allowed(tunnel: Tunnel, network: t.Any, hub: t.Any, endpoint: t.Any) -> t.I
     reaches_hub = False
     for text in tunnel.allowed:
         try:
-            one = ipaddress.ip_network(text)
+            subnet = ipaddress.ip_network(text)
         except ValueError:
             yield "allowed", f"{text!r} is no network; write it like 192.168.10.0/24, without bits behind its length."
             continue
-        if one.version != network.version:
+        if subnet.version != network.version:
             yield (
                 "allowed",
-                f"{text}: the tunnel's address is IPv{network.version}, so nothing of IPv{one.version} goes through it.",
+                f"{text}: the tunnel's address is IPv{network.version}, so nothing of IPv{subnet.version} goes through it.",
             )
-        if endpoint is not None and endpoint in one:
+        if endpoint is not None and endpoint in subnet:
             yield (
                 "allowed",
                 f"{text} contains the hub's endpoint {endpoint}: the way to the hub would lead through the tunnel itself.",
             )
-        reaches_hub = reaches_hub or hub in one
+        reaches_hub = reaches_hub or hub in subnet
     if not reaches_hub:
         yield "allowed", f"has no network with the hub's address {hub}; name the tunnel's own network {network} there."

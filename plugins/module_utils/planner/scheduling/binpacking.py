@@ -153,7 +153,7 @@ class Queue:
         self.barred: list[t.Mapping[str, str]] = []
         self.waiting: list[collections.deque[int]] = []
         by_labels = by_labels or any(pod.placement.alone for pod in self.pods)
-        known: dict[tuple[t.Any, ...], int] = {}
+        numbers: dict[tuple[t.Any, ...], int] = {}
         self.kind_of: list[int] = []
         for place, pod in enumerate(self.pods):
             bars = (barred or {}).get(pod.uid, {})
@@ -162,7 +162,7 @@ class Queue:
             )  # fmt: skip
             if by_labels:
                 kind = (*kind, pod.namespace, frozenset(pod.labels.items()))
-            number = known.setdefault(kind, len(known))
+            number = numbers.setdefault(kind, len(numbers))
             if number == len(self.waiting):
                 self.examples.append(pod)
                 self.barred.append(bars)

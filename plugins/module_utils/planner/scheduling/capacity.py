@@ -76,8 +76,8 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
     for pod in bound:
         for name, amount in pod.requests.items():
             free[name] = (free.get(name) or 0) - amount
-    said = node.labels.get(GPU_MEMORY_LABEL, "")
-    memory = int(said) if said.isdigit() else gpu_memory_mib
+    label = node.labels.get(GPU_MEMORY_LABEL, "")
+    memory = int(label) if label.isdigit() else gpu_memory_mib
     return Bin(node.name, free, node.labels, node.taints, pool=pool, gpu_memory_mib=memory, pods=bound, node=node.name)
 
 
@@ -126,9 +126,9 @@ def _system_labels(offer: Offer) -> dict[str, str]:
     }
 
 
-def blocking(node: Node, known: t.Container[str] = ()) -> bool:
-    """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``known``: taint keys that do not count."""
-    down = any(taint.key == DISRUPTED_TAINT and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
+def blocking(node: Node, ignored: t.Container[str] = ()) -> bool:
+    """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``ignored``: taint keys that do not count."""
+    down = any(taint.key == DISRUPTED_TAINT and taint.effect in KEEPS_OFF and taint.key not in ignored for taint in node.taints)
     return node.unschedulable or not node.ready or down
 
 

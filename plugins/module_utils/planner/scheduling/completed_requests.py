@@ -48,12 +48,12 @@ def settle(draft: Draft) -> None:
         stands = described or draft.situation.settings.mode not in _BY_TIMER
         if key == _key(pool) and stands and pool not in alive - goes:
             draft.findings.setdefault(key, since)
-    for one in draft.situation.pools:
-        if is_served(draft, one) and one.key not in alive | goes:
-            went = print_time(_since(draft, one.key) or draft.now)
+    for request in draft.situation.pools:
+        if is_served(draft, request) and request.key not in alive | goes:
+            went = print_time(_since(draft, request.key) or draft.now)
             draft.warnings.append(
-                f"GPURequest {one.name} has been served: its machine went by idleTimeout or maxLifetime, decided at {went}. "
-                f"Take the document out, or rent again with provision.yml -e tgp_pool={one.name}."
+                f"GPURequest {request.name} has been served: its machine went by idleTimeout or maxLifetime, decided at {went}. "
+                f"Take the document out, or rent again with provision.yml -e tgp_pool={request.name}."
             )
 
 

@@ -44,16 +44,16 @@ def answer(
         return Answer(YES, why)
     if plugins.problem:
         return Answer(UNKNOWN, f"the DaemonSets of the cluster could not be read: {plugins.problem}")
-    known, taints = _known_labels(pool, node_class), (*capacity.taints(pool), capacity.INITIALIZING)
-    each = [_serves(plugin, known, taints) for plugin in plugins.found]
+    labels, taints = _known_labels(pool, node_class), (*capacity.taints(pool), capacity.INITIALIZING)
+    each = [_serves(plugin, labels, taints) for plugin in plugins.found]
     for word in (YES, UNKNOWN):
-        if fitting := next((one for one in each if one.word == word), None):
+        if fitting := next((verdict for verdict in each if verdict.word == word), None):
             return fitting
     if not each and showing:
         return Answer(UNKNOWN, f"node {showing[0].name} shows GPUs, and no DaemonSet of a known device plugin exists")
-    said = "; ".join(one.why for one in each) or "the cluster has no DaemonSet of a device plugin"
-    told = ", ".join(str(taint) for taint in taints if taint.effect in ("NoSchedule", "NoExecute"))
-    return Answer(NONE, f"nobody would advertise its GPUs: {said}. {_REMEDY.format(taints=told)}")
+    reasons = "; ".join(verdict.why for verdict in each) or "the cluster has no DaemonSet of a device plugin"
+    taint_list = ", ".join(str(taint) for taint in taints if taint.effect in ("NoSchedule", "NoExecute"))
+    return Answer(NONE, f"nobody would advertise its GPUs: {reasons}. {_REMEDY.format(taints=taint_list)}")
 
 
 def _shown_already(pool: Pool, node_class: NodeClass, showing: t.Sequence[Node]) -> str:
@@ -64,12 +64,12 @@ def _shown_already(pool: Pool, node_class: NodeClass, showing: t.Sequence[Node])
     return "own machines of its class show GPUs" if any(node.name in own for node in showing) else ""
 
 
-def _serves(plugin: DevicePlugin, known: t.Mapping[str, str], taints: t.Sequence[Taint]) -> Answer:
+def _serves(plugin: DevicePlugin, labels: t.Mapping[str, str], taints: t.Sequence[Taint]) -> Answer:
     """Whether this one would advertise the GPUs of nodes with these labels, and maybe others, and these taints."""
     name = f"DaemonSet {plugin.namespace}/{plugin.name}"
     if why := against_taints(plugin.placement, taints):
         return Answer(NONE, f"{name}: {why}")
-    word, label = _selects(plugin.placement, known)
+    word, label = _selects(plugin.placement, labels)
     if word == NONE:
         return Answer(NONE, f"{name}: its selector does not match the nodes ({label})")
     if plugin.dra:
@@ -91,21 +91,21 @@ def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
     return {**ours, **pool.labels, OS_LABEL: "linux", BETA_OS_LABEL: "linux"}
 
 
-def _selects(placement: Placement, known: t.Mapping[str, str]) -> tuple[str, str]:
+def _selects(placement: Placement, labels: t.Mapping[str, str]) -> tuple[str, str]:
     """Whether nodes with these labels, and maybe others, are selected; with the condition that decides against it or is open."""
-    words = [_all([Expression(key, "In", (value,)) for key, value in placement.selector], known)]
+    words = [_all([Expression(key, "In", (value,)) for key, value in placement.selector], labels)]
     if placement.terms:
-        terms = [(UNKNOWN, "a name") if term.fields else _all(term.labels, known) for term in placement.terms]
-        words.append(min(terms, key=lambda one: (YES, UNKNOWN, NONE).index(one[0])))
-    return max(words, key=lambda one: (YES, UNKNOWN, NONE).index(one[0]))
+        terms = [(UNKNOWN, "a name") if term.fields else _all(term.labels, labels) for term in placement.terms]
+        words.append(min(terms, key=lambda pair: (YES, UNKNOWN, NONE).index(pair[0])))
+    return max(words, key=lambda pair: (YES, UNKNOWN, NONE).index(pair[0]))
 
 
-def _all(conditions: t.Iterable[Expression], known: t.Mapping[str, str]) -> tuple[str, str]:
-    found = (YES, "")
+def _all(conditions: t.Iterable[Expression], labels: t.Mapping[str, str]) -> tuple[str, str]:
+    result = (YES, "")
     for expression in conditions:
-        if expression.key in known:
-            if not holds(expression, known):
+        if expression.key in labels:
+            if not holds(expression, labels):
                 return NONE, expression.key
         elif expression.operator not in ("NotIn", "DoesNotExist"):
-            found = (UNKNOWN, f"label {expression.key}")
-    return found
+            result = (UNKNOWN, f"label {expression.key}")
+    return result

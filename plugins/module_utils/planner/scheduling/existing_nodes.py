@@ -94,7 +94,8 @@ def _coming(draft: Draft, claim: Claim, node: Node | None) -> Place:
     room = _planned(draft, claim)
     bound = [pod for pod in (situation.pods(node) or () if node else ()) if pod.phase not in ("Succeeded", "Failed") and pod.node]
     free = dict(room.free)
-    for pod in (one for one in bound if not capacity.comes_with_nodes(one)):  # for these a share is set aside in the plan
+    # for pods that come with nodes a share is set aside in the plan
+    for pod in (bound_pod for bound_pod in bound if not capacity.comes_with_nodes(bound_pod)):
         for name, amount in pod.requests.items():
             there = free.get(name)
             free[name] = None if there is None else there - amount

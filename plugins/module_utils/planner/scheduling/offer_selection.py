@@ -77,11 +77,11 @@ def buy(queue: Queue, shops: t.Sequence[Shop]) -> Bought:
         place, kind = head
         served: list[tuple[int, int]] = []
         for counter in counters if kind not in hopeless else ():
-            found = counter.best(kind)
-            if found is None:
+            best = counter.best(kind)
+            if best is None:
                 continue
-            offer, served = found
-            pods = tuple(queue.pods[one] for one, _kind in served)
+            offer, served = best
+            pods = tuple(queue.pods[number] for number, _kind in served)
             purchases.append(Purchase(counter.shop.pool, offer, pods))
             queue.remove(served)
             counter.take(offer, pods)
@@ -123,7 +123,7 @@ class _Counter:
             self._none(kind, KNOWN if barred else FULL, barred or shop.closed or "max_launch_per_run")
             return None
         best: tuple[t.Any, ...] | None = None
-        found: tuple[Offer, list[tuple[int, int]]] | None = None
+        chosen: tuple[Offer, list[tuple[int, int]]] | None = None
         for bound, number in self._ordered():
             if best is not None and bound > best[0]:
                 break
@@ -140,10 +140,10 @@ class _Counter:
             if refused:
                 self._refused[number] = refused
             else:
-                best, found = value, (offer, served)
-        if found is None:
+                best, chosen = value, (offer, served)
+        if chosen is None:
             self._why_not(kind)
-        return found
+        return chosen
 
     def take(self, offer: Offer, pods: tuple[Pod, ...]) -> None:
         self._left = None if self._left is None else self._left - 1
@@ -177,17 +177,17 @@ class _Counter:
 
     def _suits(self, number: int) -> frozenset[int]:
         """The kinds of pods that the offer's machine suits. Offers that differ in nothing any pod asks for are judged once."""
-        known = self._suited[number]
-        if known is None:
+        suited = self._suited[number]
+        if suited is None:
             place = self._bin(number)
             profile = (tuple(place.labels.get(key) for key in self._keys), place.gpu_memory_mib, place.node)
-            known = self._by_profile.get(profile)
-            if known is None:
+            suited = self._by_profile.get(profile)
+            if suited is None:
                 kinds = range(len(self.queue.waiting))
-                known = frozenset(kind for kind in kinds if not self.queue.against(kind, place))
-                self._by_profile[profile] = known
-            self._suited[number] = known
-        return known
+                suited = frozenset(kind for kind in kinds if not self.queue.against(kind, place))
+                self._by_profile[profile] = suited
+            self._suited[number] = suited
+        return suited
 
     def _none(self, kind: int, stage: int, text: str) -> None:
         self.reasons[kind] = Reason(stage, self.shop.pool, text)
@@ -200,8 +200,8 @@ class _Counter:
             if kind not in self._suits(number):
                 first = first or self.queue.against(kind, place)
             elif lacking := lacks(pod.requests, place.free):
-                what = f"{self.queue.gpus(pod)} GPUs" if is_gpu(lacking, self.queue.gpu_resources) else f"enough {lacking}"
-                short = short or f"no machine with {what}"
+                needed = f"{self.queue.gpus(pod)} GPUs" if is_gpu(lacking, self.queue.gpu_resources) else f"enough {lacking}"
+                short = short or f"no machine with {needed}"
             elif number in self._refused:
                 self._none(kind, FULL, self._refused[number])
                 return

@@ -33,13 +33,13 @@ class Demand:
 
 def demand(pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, now: datetime) -> Demand:
     """The pods that count, in any order of ``pods``."""
-    known = {DEFAULT_SCHEDULER, *(name for pool in pools for name in pool.schedulers)}
+    schedulers = {DEFAULT_SCHEDULER, *(name for pool in pools for name in pool.schedulers)}
     counted: list[Pod] = []
     unsupported: list[tuple[Pod, str]] = []
     warnings: list[str] = []
     barred: dict[str, dict[str, str]] = {}
     for pod in pods:
-        if not waits(pod, settings) or pod.placement.scheduler not in known:
+        if not waits(pod, settings) or pod.placement.scheduler not in schedulers:
             continue
         why = "resource claims (DRA) are not supported" if pod.placement.claims else pod.placement.unsupported
         if why:

@@ -73,7 +73,7 @@ def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
 
 def to_join(draft: Draft) -> tuple[str, ...]:
     """Machines that the step of joining has something to do for at once: complete but for our marks, or with marks that are gone."""
-    found = []
+    names = []
     situation = draft.situation
     for settled in draft.settled.values():
         claim, pool = settled.claim, situation.pool(settled.claim)
@@ -88,8 +88,8 @@ def to_join(draft: Draft) -> tuple[str, ...]:
             complete = settled.node is not None and not not_initialized(claim, settled.node, pool, marking=True)
             due = claim.phase in BEFORE_READY and bool(claim.instance_id) and complete
         if due:
-            found.append(claim.name)
-    return tuple(sorted(found))
+            names.append(claim.name)
+    return tuple(sorted(names))
 
 
 def to_admit(draft: Draft) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class _Buyer:
                 offer.price_hour or Decimal(0), priorities.get(offer.cloud, 0), node_class.strategy, used
             ),
             against=lambda offer: self.launch_capacity.against(offer, pool, node_class),
-            taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda one: offer_key(one) in by_key, room),
+            taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda other: offer_key(other) in by_key, room),
             rented=lambda offer: situation.rented(offer.cloud),
             closed=launch_planner.refuse_to_launch(self.draft, pool, node_class) or _exact(pool),
             why_none=self.launch_capacity.why_none(pool, node_class) if not offers else "",
@@ -223,14 +223,14 @@ class _Buyer:
         node_class: NodeClass,
         offer: Offer,
         pods: tuple[Pod, ...],
-        known: t.Callable[[Offer], bool],
+        is_candidate: t.Callable[[Offer], bool],
         room: t.Callable[[str], Bin],
     ) -> None:
         resources = self.draft.situation.settings.gpu_resources
         needed = sum(gpus(pod, resources) for pod in pods)
 
         def serves(other: Offer) -> bool:
-            large_enough = capacity.planned_gpus(other, pool) >= needed and known(other)
+            large_enough = capacity.planned_gpus(other, pool) >= needed and is_candidate(other)
             return large_enough and not fit(pods, [room(offer_key(other))], resources).left
 
         rest = self.launch_capacity.take_this(offer, pool, node_class, serves)

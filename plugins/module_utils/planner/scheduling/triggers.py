@@ -50,13 +50,13 @@ class Sighting:
 
     def event(self) -> dict[str, t.Any]:
         """For programs."""
-        found: dict[str, t.Any] = {
+        fields: dict[str, t.Any] = {
             "kind": self.kind,
             "names": list(self.names),
             "count": len(self.names),
             "since": print_time(self.since),
         }
-        return {**found, "gpus": self.gpus} if self.kind == PODS_WAITING else found
+        return {**fields, "gpus": self.gpus} if self.kind == PODS_WAITING else fields
 
 
 @dataclasses.dataclass
@@ -103,13 +103,13 @@ class Watcher:
 
     def _due(self, key: tuple[str, str]) -> datetime:
         """When this has to be told: once it has lasted, for an idle node again when its pool may let it go, then every ``repeat``."""
-        since, told = self._since[key], self._told.get(key)
-        if told is None:
+        since, last = self._since[key], self._told.get(key)
+        if last is None:
             return since + timedelta(seconds=self.patience.lost_after if key[0] == NODES_LOST else 0)
         if key[0] == NODES_READY:
-            return told + timedelta(seconds=self.patience.soon)
-        again = self.patience.idle_after if key[0] == NODES_IDLE and told == since else self.patience.repeat
-        return told + timedelta(seconds=again)
+            return last + timedelta(seconds=self.patience.soon)
+        again = self.patience.idle_after if key[0] == NODES_IDLE and last == since else self.patience.repeat
+        return last + timedelta(seconds=again)
 
     def _sighting(self, kind: str, names: set[str], now: datetime, at_once: t.Collection[str] = ()) -> Sighting | None:
         """``at_once``: names that are told now and never again."""

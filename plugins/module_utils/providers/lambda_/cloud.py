@@ -149,12 +149,12 @@ class LambdaCloud(NothingBeside):
     # ---- reading
 
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
-        what = "GET instance-types"
-        types = self._data("/instance-types", dict, what)
+        operation = "GET instance-types"
+        types = self._data("/instance-types", dict, operation)
         now = self._clock.now()
 
         def read(name: str) -> list[Offer]:
-            return list(to_offers(self._api, types[name], what, FACTS.lanes, now))
+            return list(to_offers(self._api, types[name], operation, FACTS.lanes, now))
 
         return [offer for offers in readable("lambda", sorted(types), read, self._warn) for offer in offers]
 
@@ -172,9 +172,9 @@ class LambdaCloud(NothingBeside):
     def console(self, instance_id: str) -> str | None:
         return None
 
-    def _data(self, path: str, kind: type, what: str) -> t.Any:
-        answer = self._api.expect(self._api.get(_API + path), dict, what)
-        return self._api.expect(answer.get("data"), kind, what, "data")
+    def _data(self, path: str, kind: type, operation: str) -> t.Any:
+        answer = self._api.expect(self._api.get(_API + path), dict, operation)
+        return self._api.expect(answer.get("data"), kind, operation, "data")
 
     # ---- writing
 
@@ -184,15 +184,15 @@ class LambdaCloud(NothingBeside):
 
     def launch(self, request: LaunchRequest) -> str:
         body = self._launch_body(request)
-        what = "POST instance-operations/launch"
+        operation = "POST instance-operations/launch"
         bucket = "queued" if getattr(self._turn, "taken", False) else "launch"
         self._turn.taken = False
         try:
             answer = self._api.call("POST", f"{_API}/instance-operations/launch", json=body, pace=bucket, timeout=_LAUNCH_TIMEOUT)
-            data = self._api.expect(self._api.expect(answer.json, dict, what).get("data"), dict, what, "data")
-            ids = self._api.expect(data.get("instance_ids"), list, what, "data.instance_ids")
+            data = self._api.expect(self._api.expect(answer.json, dict, operation).get("data"), dict, operation, "data")
+            ids = self._api.expect(data.get("instance_ids"), list, operation, "data.instance_ids")
             if not ids or not isinstance(ids[0], str) or not ids[0]:
-                raise self._api.bad_shape(what, "it names no instance id")
+                raise self._api.bad_shape(operation, "it names no instance id")
             return ids[0]
         except errors.ApiError as error:
             raise _outcome(error, request) from error
@@ -241,7 +241,7 @@ class LambdaCloud(NothingBeside):
         return self._ssh_key
 
     def terminate(self, instance_id: str) -> None:
-        what = "POST instance-operations/terminate"
+        operation = "POST instance-operations/terminate"
         try:
             answer = self._api.call(
                 "POST", f"{_API}/instance-operations/terminate", json={"instance_ids": [instance_id]}, idempotent=True
@@ -252,7 +252,7 @@ class LambdaCloud(NothingBeside):
             if error.code == _AGAIN and self._is_ending(instance_id):
                 return
             raise
-        self._api.expect(self._api.expect(answer.json, dict, what).get("data"), dict, what, "data")
+        self._api.expect(self._api.expect(answer.json, dict, operation).get("data"), dict, operation, "data")
 
     def _is_ending(self, instance_id: str) -> bool:
         """Whether a machine whose end was asked for before is gone or on its way."""

@@ -22,20 +22,20 @@ _SIZE = re.compile(r"\((\d+) GB\b")
 _PROBLEMS = {"unhealthy": "Lambda calls it unhealthy", "preempted": "Lambda took it back"}
 
 
-def to_offers(api: Api, entry: t.Any, what: str, lanes: tuple[Lane, ...], now: datetime) -> t.Iterator[Offer]:
+def to_offers(api: Api, entry: t.Any, operation: str, lanes: tuple[Lane, ...], now: datetime) -> t.Iterator[Offer]:
     """One offer per region that has capacity; one without region and with ``available`` 0 when the type is sold out."""
-    api.expect(entry, dict, what, "an entry")
-    kind = api.expect(entry.get("instance_type"), dict, what, "instance_type")
-    name = api.expect(kind.get("name"), str, what, "instance_type.name")
-    cents = api.expect(kind.get("price_cents_per_hour"), int, what, f"{name}: price_cents_per_hour")
+    api.expect(entry, dict, operation, "an entry")
+    kind = api.expect(entry.get("instance_type"), dict, operation, "instance_type")
+    name = api.expect(kind.get("name"), str, operation, "instance_type.name")
+    cents = api.expect(kind.get("price_cents_per_hour"), int, operation, f"{name}: price_cents_per_hour")
     if cents < 0:
-        raise api.bad_shape(what, f"{name}: price_cents_per_hour is {cents}")
-    specs = api.expect(kind.get("specs"), dict, what, f"{name}: specs")
-    count = api.expect(specs.get("gpus"), int, what, f"{name}: specs.gpus")
-    regions = api.expect(entry.get("regions_with_capacity_available"), list, what, f"{name}: regions_with_capacity_available")
+        raise api.bad_shape(operation, f"{name}: price_cents_per_hour is {cents}")
+    specs = api.expect(kind.get("specs"), dict, operation, f"{name}: specs")
+    count = api.expect(specs.get("gpus"), int, operation, f"{name}: specs.gpus")
+    regions = api.expect(entry.get("regions_with_capacity_available"), list, operation, f"{name}: regions_with_capacity_available")
     model, memory = gpu_of(kind) if count else ("", None)
-    for region_name in [api.expect(region, dict, what, f"{name}: a region").get("name") for region in regions] or [""]:
-        region = api.expect(region_name, str, what, f"{name}: name of a region")
+    for region_name in [api.expect(region, dict, operation, f"{name}: a region").get("name") for region in regions] or [""]:
+        region = api.expect(region_name, str, operation, f"{name}: name of a region")
         yield Offer(
             cloud="lambda",
             id=f"{name}@{region}" if region else name,
@@ -73,11 +73,11 @@ def gpu_of(kind: t.Mapping[str, t.Any]) -> tuple[str, int | None]:
     return model, gpu.memory_mib or gpu_models.memory_mib(model)
 
 
-def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
+def to_instance(api: Api, entry: t.Any, operation: str, facts: Capability) -> Instance:
     """One entry of the API. ``id`` and ``status`` must be there; nearly all else is absent (not null) while a machine is young."""
-    api.expect(entry, dict, what, "an instance")
-    identity = api.expect(entry.get("id") or None, str, what, "id of an instance")
-    status = api.expect(entry.get("status"), str, what, f"status of {identity}")
+    api.expect(entry, dict, operation, "an instance")
+    identity = api.expect(entry.get("id") or None, str, operation, "id of an instance")
+    status = api.expect(entry.get("status"), str, operation, f"status of {identity}")
     redact.register(*(entry[key] for key in ("jupyter_token", "jupyter_url") if isinstance(entry.get(key), str)))
     kind, region = part(entry, "instance_type"), part(entry, "region")
     specs = part(kind, "specs")

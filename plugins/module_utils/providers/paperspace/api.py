@@ -83,15 +83,15 @@ class Calls:
 
     def pages(self, path: str, **params: t.Any) -> list[t.Any]:
         """A whole list."""
-        what, expect = f"GET {path}", self.api.expect
+        operation, expect = f"GET {path}", self.api.expect
 
         def page(after: str | None) -> tuple[list[t.Any], str | None]:
             answer = self.get(path, limit=_PAGE, **params, **({"after": after} if after else {}))
-            items = expect(answer.get("items"), list, what, "items")
-            more = expect(answer.get("hasMore"), bool, what, "hasMore") and answer.get("nextPage")
-            return items, expect(more, str, what, "nextPage") if more else None
+            items = expect(answer.get("items"), list, operation, "items")
+            more = expect(answer.get("hasMore"), bool, operation, "hasMore") and answer.get("nextPage")
+            return items, expect(more, str, operation, "nextPage") if more else None
 
-        return walk(self.api, what, page)
+        return walk(self.api, operation, page)
 
 
 def answered(error: errors.ApiError) -> bool:

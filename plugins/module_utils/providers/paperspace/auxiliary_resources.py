@@ -37,12 +37,12 @@ class Beside:
 
     def _made_once(self, path: str, kind: str, machine: str, wanted: dict[str, t.Any]) -> tuple[str, Extra | None]:
         """Looked up by name before it is made, and after a lost answer."""
-        if found := self._named(path, wanted):
-            return found, None
-        what = f"POST {path}"
+        if existing := self._named(path, wanted):
+            return existing, None
+        operation = f"POST {path}"
         try:
             answer = self._calls.send("POST", path, json=wanted)
-            identity = self._calls.api.expect(self._calls.api.expect(answer.json, dict, what).get("id"), str, what, "id")
+            identity = self._calls.api.expect(self._calls.api.expect(answer.json, dict, operation).get("id"), str, operation, "id")
         except (errors.LostAnswer, errors.ServerError, errors.BadShape):
             identity = self._named(path, wanted)
             if not identity:
@@ -70,15 +70,15 @@ class Beside:
 
     def _addresses(self) -> t.Iterator[Extra]:
         """Static addresses have no name; they are ours while they belong to a machine with a name of ours."""
-        api, what = self._calls.api, "GET /public-ips"
-        held = [api.expect(entry, dict, what, "an entry") for entry in self._calls.pages("/public-ips")]
+        api, operation = self._calls.api, "GET /public-ips"
+        held = [api.expect(entry, dict, operation, "an entry") for entry in self._calls.pages("/public-ips")]
         assigned = {str(entry["assignedMachineId"]): entry for entry in held if entry.get("assignedMachineId")}
         if not assigned:
             return
         for machine in self._calls.pages("/machines"):
             address = assigned.get(str(machine.get("id"))) if isinstance(machine, dict) else None
             if address is not None and (name := machine_of(str(machine.get("name") or ""))):
-                identity = api.expect(address.get("ip"), str, what, "ip")
+                identity = api.expect(address.get("ip"), str, operation, "ip")
                 yield Extra("paperspace", ADDRESS, identity, name, moment(address.get("dtCreated")))
 
     def discard(self, extra: Extra) -> None:

@@ -115,8 +115,8 @@ class PaperspaceCloud:
         if seen.state in _UP:
             self._off.discard(seen.id)
             return seen
-        what = "GET /machine-events"
-        events = [to_event(self._api, entry, what) for entry in self._calls.pages("/machine-events", machineId=seen.id)]
+        operation = "GET /machine-events"
+        events = [to_event(self._api, entry, operation) for entry in self._calls.pages("/machine-events", machineId=seen.id)]
         status = machine_status(seen.raw_state, events, off_before=seen.id in self._off)
         if seen.raw_state == "off":
             self._off.add(seen.id)
@@ -144,11 +144,11 @@ class PaperspaceCloud:
             body = machine_body(request, template, script, network)
             sent = True
             answer = self._calls.send("POST", "/machines", json=body, pace=bucket, timeout=_CREATE_TIMEOUT)
-            what = "POST /machines"
-            data = self._api.expect(self._api.expect(answer.json, dict, what).get("data"), dict, what, "data")
-            identity = self._api.expect(data.get("id"), str, what, "data.id")
+            operation = "POST /machines"
+            data = self._api.expect(self._api.expect(answer.json, dict, operation).get("data"), dict, operation, "data")
+            identity = self._api.expect(data.get("id"), str, operation, "data.id")
             if not identity:
-                raise self._api.bad_shape(what, "it names no machine id")
+                raise self._api.bad_shape(operation, "it names no machine id")
             return t.cast(str, identity)
         except errors.ApiError as error:
             result = outcome(error, request, sent=sent)
@@ -284,14 +284,14 @@ def _standing(calls: Calls) -> list[str]:
     except errors.NotFound:
         return []
     listed = standing.get("messages")
-    said = "; ".join(str(entry) for entry in listed) if isinstance(listed, list) else ""
+    reasons = "; ".join(str(entry) for entry in listed) if isinstance(listed, list) else ""
     if standing.get("isAdminLocked") or standing.get("isInGoodStanding") is False:
         raise errors.InvalidInput(
-            f"paperspace: the account may create nothing: {said or 'it is locked or not in good standing'}.",
+            f"paperspace: the account may create nothing: {reasons or 'it is locked or not in good standing'}.",
             remedy="See Billing in the Paperspace console.",
         )
     if standing.get("hasPaymentMethod") is False:
-        return [f"paperspace: the account has no payment method; launches will be refused. {said}".strip()]
+        return [f"paperspace: the account has no payment method; launches will be refused. {reasons}".strip()]
     return []
 
 
@@ -352,9 +352,9 @@ class Catalog:
 
     def _templates(self) -> list[Template]:
         if self._known is None:
-            what = "GET /os-templates"
+            operation = "GET /os-templates"
             entries = self._calls.pages("/os-templates")
-            self._known = readable("paperspace", entries, lambda one: to_template(self._calls.api, one, what), self._warn)
+            self._known = readable("paperspace", entries, lambda entry: to_template(self._calls.api, entry, operation), self._warn)
         return self._known
 
     def template_for(self, label: str, wish: str | None) -> str:

@@ -56,15 +56,15 @@ class MachineStatus(t.NamedTuple):
     problem: str
 
 
-def to_template(api: Api, entry: t.Any, what: str) -> Template:
+def to_template(api: Api, entry: t.Any, operation: str) -> Template:
     """Types may be null or absent; all that is needed is the id."""
-    api.expect(entry, dict, what, "a template")
-    identity = api.expect(entry.get("id") or None, str, what, "id of a template")
+    api.expect(entry, dict, operation, "a template")
+    identity = api.expect(entry.get("id") or None, str, operation, "id of a template")
     listed = entry.get("availableMachineTypes")
     kinds = None
     if listed is not None:
-        api.expect(listed, list, what, f"{identity}: availableMachineTypes")
-        kinds = [one for one in listed if isinstance(one, dict) and isinstance(one.get("machineTypeLabel"), str)]
+        api.expect(listed, list, operation, f"{identity}: availableMachineTypes")
+        kinds = [item for item in listed if isinstance(item, dict) and isinstance(item.get("machineTypeLabel"), str)]
     return Template(
         identity,
         str(entry.get("name") or ""),
@@ -100,11 +100,11 @@ def to_offers(label: str, disk_gib: int, facts: Capability, now: datetime) -> t.
         )
 
 
-def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
+def to_instance(api: Api, entry: t.Any, operation: str, facts: Capability) -> Instance:
     """One machine as it says itself. ``id`` and ``state`` must be there."""
-    api.expect(entry, dict, what, "a machine")
-    identity = api.expect(entry.get("id") or None, str, what, "id of a machine")
-    state = api.expect(entry.get("state"), str, what, f"state of {identity}")
+    api.expect(entry, dict, operation, "a machine")
+    identity = api.expect(entry.get("id") or None, str, operation, "id of a machine")
+    state = api.expect(entry.get("state"), str, operation, f"state of {identity}")
     label = str(entry.get("machineType") or "")
     model, count = _gpus(label, entry.get("accelerators"))
     storage = _number(entry.get("storageRate")) or Decimal(0)
@@ -134,9 +134,9 @@ def is_deleted(entry: t.Any) -> bool:
     return isinstance(entry, dict) and entry.get("dtDeleted") is not None
 
 
-def to_event(api: Api, entry: t.Any, what: str) -> Event:
-    api.expect(entry, dict, what, "an event")
-    state = api.expect(entry.get("state"), str, what, "state of an event")
+def to_event(api: Api, entry: t.Any, operation: str) -> Event:
+    api.expect(entry, dict, operation, "an event")
+    state = api.expect(entry.get("state"), str, operation, "state of an event")
     created = moment(entry.get("dtCreated")) or _LONG_AGO
     return Event(str(entry.get("name") or ""), state, str(entry.get("error") or ""), created)
 
@@ -161,10 +161,10 @@ def machine_status(word: str, events: t.Iterable[Event], *, off_before: bool) ->
     return MachineStatus(None, problem)
 
 
-def to_extra(api: Api, entry: t.Any, what: str, kind: str) -> Extra | None:
+def to_extra(api: Api, entry: t.Any, operation: str, kind: str) -> Extra | None:
     """A startup script or private network of ours, by its name; None for those of others."""
-    api.expect(entry, dict, what, "an entry")
-    identity = api.expect(entry.get("id"), str, what, "id of an entry")
+    api.expect(entry, dict, operation, "an entry")
+    identity = api.expect(entry.get("id"), str, operation, "id of an entry")
     machine = machine_of(str(entry.get("name") or ""))
     if not machine or is_deleted(entry):
         return None

@@ -43,9 +43,9 @@ class Windows(RateLimiter):
         """Read ``"minute";r=41;t=12, "hour";...`` (calls remaining, seconds to the next window)."""
         pause = 0.0
         for window in _WINDOW.finditer(header):
-            said = {key: int(value) for key, value in re.findall(r"([a-z]+)=(\d+)", window[2])}
-            if said.get("r", _FEW + 1) <= _FEW:
-                pause = max(pause, min(float(said.get("t", 1)), _LONGEST_WAIT))
+            values = {key: int(value) for key, value in re.findall(r"([a-z]+)=(\d+)", window[2])}
+            if values.get("r", _FEW + 1) <= _FEW:
+                pause = max(pause, min(float(values.get("t", 1)), _LONGEST_WAIT))
         with self._lock:
             self._closed_until = clock.now().timestamp() + pause if pause else 0.0
 
@@ -54,9 +54,9 @@ def explain(body: t.Any, text: str) -> tuple[str | None, str]:
     """The sentence of a problem+json body: its detail (else its title) and every single error; of anything else its beginning."""
     if isinstance(body, dict):
         listed = [str(error) for error in body.get("errors") or [] if error] if isinstance(body.get("errors"), list) else []
-        said = [str(body[key]) for key in ("detail", "title", "message", "error") if body.get(key)][:1]
-        if said or listed:
-            return None, "; ".join([*said, *listed])
+        sentences = [str(body[key]) for key in ("detail", "title", "message", "error") if body.get(key)][:1]
+        if sentences or listed:
+            return None, "; ".join([*sentences, *listed])
     return None, " ".join(text.split())[:300]
 
 
@@ -95,18 +95,18 @@ class Calls:
 
     def pages(self, path: str, key: str, **params: t.Any) -> list[t.Any]:
         """A whole list. Today's answers may come without pagination; where they have it, it is followed."""
-        what, expect = f"GET {path}", self.api.expect
+        operation, expect = f"GET {path}", self.api.expect
 
         def page(cursor: str | None) -> tuple[list[t.Any], str | None]:
             answer = self.get(path, **params, **({"cursor": cursor} if cursor else {}))
-            items, paging = expect(answer.get(key), list, what, key), answer.get("pagination")
+            items, paging = expect(answer.get(key), list, operation, key), answer.get("pagination")
             if paging is None or not expect(
-                expect(paging, dict, what, "pagination").get("hasNextPage"), bool, what, "pagination.hasNextPage"
+                expect(paging, dict, operation, "pagination").get("hasNextPage"), bool, operation, "pagination.hasNextPage"
             ):
                 return items, None
-            return items, expect(paging.get("nextCursor"), str, what, "pagination.nextCursor")
+            return items, expect(paging.get("nextCursor"), str, operation, "pagination.nextCursor")
 
-        return walk(self.api, what, page)
+        return walk(self.api, operation, page)
 
 
 def is_problem(error: errors.ApiError) -> bool:

@@ -83,8 +83,8 @@ class RunpodCloud(NothingBeside):
 
     def check(self) -> CloudCheck:
         count = len(self.instances())
-        api, what = self._api, "GET /catalog/gpus"
-        api.expect(self._calls.get("/catalog/gpus").get("gpus"), list, what, "gpus")
+        api, operation = self._api, "GET /catalog/gpus"
+        api.expect(self._calls.get("/catalog/gpus").get("gpus"), list, operation, "gpus")
         pods = f"{count} pod{'' if count == 1 else 's'}"
         return CloudCheck(f"runpod: the API key is accepted; the account has {pods}. Its balance is shown in the console only.")
 
@@ -104,7 +104,7 @@ class RunpodCloud(NothingBeside):
         return [offer for tier in self._tiers for counts in asked for offer in self._catalogue(tier, counts, query.disk_gib)]
 
     def _catalogue(self, tier: str, counts: tuple[int, ...], disk_gib: int) -> list[Offer]:
-        what = "GET /catalog/gpus"
+        operation = "GET /catalog/gpus"
         params: dict[str, t.Any] = {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": counts[0]}
         if self._min_cuda:
             params["minCudaVersion"] = self._min_cuda
@@ -112,9 +112,9 @@ class RunpodCloud(NothingBeside):
         now = self._clock.now()
 
         def read(entry: t.Any) -> list[Offer]:
-            return list(to_offers(self._api, entry, what, tier, counts, disk_gib=disk_gib, facts=FACTS, now=now))
+            return list(to_offers(self._api, entry, operation, tier, counts, disk_gib=disk_gib, facts=FACTS, now=now))
 
-        listed = self._api.expect(answer.get("gpus"), list, what, "gpus")
+        listed = self._api.expect(answer.get("gpus"), list, operation, "gpus")
         return [offer for offers in readable("runpod", listed, read, self._warn) for offer in offers]
 
     def instances(self) -> list[Instance]:
@@ -161,10 +161,10 @@ class RunpodCloud(NothingBeside):
         self._turn.taken = False
         try:
             answer = self._create(body, bucket)
-            what = "POST /pods"
-            made = self._api.expect(self._api.expect(answer.json, dict, what).get("id"), str, what, "id")
+            operation = "POST /pods"
+            made = self._api.expect(self._api.expect(answer.json, dict, operation).get("id"), str, operation, "id")
             if not made:
-                raise self._api.bad_shape(what, "it names no pod id")
+                raise self._api.bad_shape(operation, "it names no pod id")
         except errors.ApiError as error:
             raise outcome(error, request, may_do_nothing=self._is_forbidden_everything) from error
         self._young[made] = self._clock.now()

@@ -129,8 +129,8 @@ def _forbidden(error: errors.Forbidden, may_do_nothing: t.Callable[[], bool]) ->
     nothing = bool(_ABOUT_THE_KEY.search(error.message)) or may_do_nothing()
     meaning = "The API key may create no pods at all." if nothing else "This account may not use that GPU or data centre."
     remedy = "Make a key with write access to pods in the RunPod console." if nothing else ""
-    told = errors.Forbidden(f"{error.message} {meaning}", remedy=remedy, service=error.service, status=error.status)
-    return ("auth" if nothing else "capacity"), told
+    refusal = errors.Forbidden(f"{error.message} {meaning}", remedy=remedy, service=error.service, status=error.status)
+    return ("auth" if nothing else "capacity"), refusal
 
 
 def invalid(problem: str, remedy: str) -> errors.LaunchRefused:

@@ -72,7 +72,7 @@ def disk_price(size_gb: int) -> Decimal:
 def to_offers(
     api: Api,
     entry: t.Any,
-    what: str,
+    operation: str,
     tier: str,
     counts: t.Sequence[int],
     *,
@@ -83,21 +83,27 @@ def to_offers(
     """Offers of one GPU type in one tier: for each count one per data centre, or one for any place where none is named (always so in the
     community tier, which cannot be pinned). The catalogue's price is for one GPU; the price of an offer is that of all of them and of a
     disk of ``disk_gib``."""
-    api.expect(entry, dict, what, "an entry")
-    gpu = api.expect(entry.get("id"), str, what, "id of a GPU")
-    price = api.expect(entry.get("price"), dict, what, f"{gpu}: price").get(tier.lower())
+    api.expect(entry, dict, operation, "an entry")
+    gpu = api.expect(entry.get("id"), str, operation, "id of a GPU")
+    price = api.expect(entry.get("price"), dict, operation, f"{gpu}: price").get(tier.lower())
     if gpu == "unknown" or not price or entry.get(tier.lower()) is False:
         return
     if isinstance(price, bool) or not isinstance(price, (int, float)) or not math.isfinite(price) or price < 0:
-        raise api.bad_shape(what, f"{gpu}: price.{tier.lower()} is not a possible price")
-    ceiling = api.expect(entry.get("maxCount"), dict, what, f"{gpu}: maxCount").get(tier.lower())
+        raise api.bad_shape(operation, f"{gpu}: price.{tier.lower()} is not a possible price")
+    ceiling = api.expect(entry.get("maxCount"), dict, operation, f"{gpu}: maxCount").get(tier.lower())
     most = ceiling if isinstance(ceiling, int) else 1
     model, memory = gpu_of(gpu, str(entry.get("name") or ""), entry.get("memory"))
     disk = disk_price(gigabytes(disk_gib))
     places: list[tuple[str, t.Any]] = [("", entry.get("availability"))]
     if tier == SECURE and (centres := entry.get("dataCenters")):
-        listed = [api.expect(one, dict, what, f"{gpu}: a data centre") for one in api.expect(centres, list, what, "dataCenters")]
-        places = [(api.expect(one.get("id"), str, what, f"{gpu}: id of a data centre"), one.get("availability")) for one in listed]
+        listed = [
+            api.expect(centre, dict, operation, f"{gpu}: a data centre")
+            for centre in api.expect(centres, list, operation, "dataCenters")
+        ]
+        places = [
+            (api.expect(centre.get("id"), str, operation, f"{gpu}: id of a data centre"), centre.get("availability"))
+            for centre in listed
+        ]
     for count in counts:
         if not 0 < count <= most:
             continue
@@ -126,28 +132,28 @@ def _traits(entry: dict[str, t.Any], tier: str, stock: t.Any) -> dict[str, str]:
     traits = {"tier": tier.lower(), "verified": "true" if tier == SECURE else "false"}
     if isinstance(stock, str):
         traits["stock"] = stock.lower()
-    versions = [one for one in _list(entry, "cudaVersions") if isinstance(one, dict) and one.get("available")]
-    if known := [str(version["version"]) for version in versions if re.fullmatch(r"\d+\.\d+", str(version.get("version")))]:
-        traits["cuda"] = max(known, key=lambda text: [int(part) for part in text.split(".")])
+    versions = [version for version in _list(entry, "cudaVersions") if isinstance(version, dict) and version.get("available")]
+    if available := [str(version["version"]) for version in versions if re.fullmatch(r"\d+\.\d+", str(version.get("version")))]:
+        traits["cuda"] = max(available, key=lambda text: [int(part) for part in text.split(".")])
     return traits
 
 
 def gpu_of(gpu: str, name: str = "", gigabytes: t.Any = None) -> tuple[str, int | None]:
     """Canonical model and memory per GPU in MiB. Clouds round a card's memory differently: the model's own size wins where it is near."""
-    found = gpu_models.parse(gpu) or gpu_models.parse(name)
-    model = found.model if found else (name or gpu)
+    parsed = gpu_models.parse(gpu) or gpu_models.parse(name)
+    model = parsed.model if parsed else (name or gpu)
     if not isinstance(gigabytes, int) or gigabytes <= 0:
-        return model, (found.memory_mib if found else None) or gpu_models.memory_mib(model)
-    told = gigabytes * 1024
-    near = [size for size in gpu_models.memory_sizes_mib(model) if abs(size - told) * 20 <= told]
-    return model, near[0] if near else told
+        return model, (parsed.memory_mib if parsed else None) or gpu_models.memory_mib(model)
+    reported = gigabytes * 1024
+    near = [size for size in gpu_models.memory_sizes_mib(model) if abs(size - reported) * 20 <= reported]
+    return model, near[0] if near else reported
 
 
-def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
+def to_instance(api: Api, entry: t.Any, operation: str, facts: Capability) -> Instance:
     """One pod. ``id`` and ``status`` must be there, all else may be null."""
-    api.expect(entry, dict, what, "a pod")
-    identity = api.expect(entry.get("id") or None, str, what, "id of a pod")
-    status = api.expect(entry.get("status"), str, what, f"status of {identity}")
+    api.expect(entry, dict, operation, "a pod")
+    identity = api.expect(entry.get("id") or None, str, operation, "id of a pod")
+    status = api.expect(entry.get("status"), str, operation, f"status of {identity}")
     environment = part(entry, "env")
     redact.register(*(value for key, value in environment.items() if _is_secret(key) and isinstance(value, str)))
     gpu = part(entry, "gpu")
@@ -184,8 +190,8 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
 def _price(cost: t.Any) -> Decimal | None:
     """What a pod tells, without its disk. Of one that stands still or has ended it says 0, which is no price: what it cost until then stays
     what it was."""
-    told = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < cost < math.inf
-    return Decimal(str(cost)) if told else None
+    is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < cost < math.inf
+    return Decimal(str(cost)) if is_price else None
 
 
 def _disk_gb(entry: dict[str, t.Any]) -> int:
@@ -220,10 +226,10 @@ def _ports(identity: str, entry: dict[str, t.Any]) -> tuple[str, dict[str, str]]
         if kind == "http":
             ports[number] = f"{identity}-{number}.proxy.runpod.net:443"
     address = ""
-    for one in _list(part(entry, "runtime"), "ports"):
-        if isinstance(one, dict) and one.get("type") == "tcp" and one.get("ip") and one.get("public"):
-            address = address or str(one["ip"])
-            ports[str(one.get("private"))] = f"{one['ip']}:{one['public']}"
+    for port in _list(part(entry, "runtime"), "ports"):
+        if isinstance(port, dict) and port.get("type") == "tcp" and port.get("ip") and port.get("public"):
+            address = address or str(port["ip"])
+            ports[str(port.get("private"))] = f"{port['ip']}:{port['public']}"
     return address, ports
 
 

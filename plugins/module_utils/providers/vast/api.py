@@ -92,15 +92,15 @@ class VastApi:
 
     def _checked(self, method: str, path: str, **options: t.Any) -> t.Any:
         """The decoded answer; BadShape when it is no JSON, ApiError also when it says itself that it failed."""
-        what = f"{method} {path}"
+        operation = f"{method} {path}"
         try:
             answer = self.http.call(method, path, **options)
         except errors.ApiError as error:
             raise _understood(error) from error
         if answer.json is None:
-            raise self.http.bad_shape(what, "it is not JSON")
+            raise self.http.bad_shape(operation, "it is not JSON")
         if isinstance(answer.json, dict) and answer.json.get("success") is False:
-            raise _understood(self.http.error(what, answer))
+            raise _understood(self.http.error(operation, answer))
         return answer.json
 
 

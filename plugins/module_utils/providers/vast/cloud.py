@@ -158,28 +158,29 @@ class VastCloud(NothingBeside):
     def _rows(self) -> list[t.Any]:
         """All pages. A page may repeat a machine when the list grows meanwhile; a repeated token is an endless list. The rows must be as many
         as the last page says that there are: half a list must not be taken for the truth."""
-        http, what = self._api.http, f"GET {_INSTANCES}"
+        http, operation = self._api.http, f"GET {_INSTANCES}"
         params = {"limit": _PAGE, "order_by": json.dumps([{"col": "id", "dir": "asc"}]), "select_cols": json.dumps(["*"])}
 
         total: list[t.Any] = [None]
 
         def page(token: str | None) -> tuple[list[t.Any], str | None]:
             answer = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": token} if token else {})})
-            rows, following = http.expect(answer.get("instances"), list, what, "instances"), answer.get("next_token")
+            rows, following = http.expect(answer.get("instances"), list, operation, "instances"), answer.get("next_token")
             if len(rows) >= _PAGE and "next_token" not in answer:
-                raise http.bad_shape(what, "a full page does not say by its page token whether more follow")
+                raise http.bad_shape(operation, "a full page does not say by its page token whether more follow")
             if following is not None and not isinstance(following, (str, int)):
-                raise http.bad_shape(what, f"its page token is a {type(following).__name__}")
+                raise http.bad_shape(operation, f"its page token is a {type(following).__name__}")
             total[0] = answer.get("total_instances")
             return rows, str(following) if following not in (None, "") else None
 
-        rows = walk(http, what, page)
-        found = {
-            http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance"): row for row in rows
+        rows = walk(http, operation, page)
+        by_id = {
+            http.expect(http.expect(row, dict, operation, "an instance").get("id"), int, operation, "id of an instance"): row
+            for row in rows
         }
-        if total[0] is not None and total[0] != len(found):
-            raise http.bad_shape(what, f"it shows {len(found)} instances and says that there are {total[0]}")
-        return list(found.values())
+        if total[0] is not None and total[0] != len(by_id):
+            raise http.bad_shape(operation, f"it shows {len(by_id)} instances and says that there are {total[0]}")
+        return list(by_id.values())
 
     def instance(self, instance_id: str) -> Instance | None:
         if not _NUMBER.fullmatch(instance_id):
@@ -359,11 +360,11 @@ def _warnings(api: VastApi, user: t.Mapping[str, t.Any], money: Decimal) -> t.It
 
 def _keys(api: VastApi) -> list[t.Any]:
     """Documented as an object with the keys in it, seen as a bare list."""
-    what = f"GET {_KEYS}"
+    operation = f"GET {_KEYS}"
     body = api.read_any(_KEYS)
     if isinstance(body, dict):
         body = body.get("ssh_keys")
-    return api.http.expect(body, list, what, "ssh_keys")
+    return api.http.expect(body, list, operation, "ssh_keys")
 
 
 def _dollars(amount: Decimal) -> str:

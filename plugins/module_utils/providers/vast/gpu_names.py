@@ -34,11 +34,11 @@ _BLACKWELL = re.compile(r"G?B[23]00|RTX50[5-9]0|RTXPRO")  # RTX5000Ada is none
 
 @functools.cache
 def _spellings() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    by_model: dict[str, tuple[str, ...]] = {}
     for name in _SPELLED.split("|"):
         model = model_of(name)
-        found[model] = (*found.get(model, ()), name)
-    return found
+        by_model[model] = (*by_model.get(model, ()), name)
+    return by_model
 
 
 def spellings(models: t.Iterable[str]) -> list[str]:

@@ -188,11 +188,11 @@ def _reason(error: errors.ApiError, body: t.Mapping[str, t.Any]) -> str | None:
     if certainly_not_made(error):
         return "rate"
     status = error.status or 0
-    told = bool(body) and (status == 200 or 400 <= status < 500) and status not in _TOO_LATE
-    if not told or isinstance(error, errors.BadShape):
+    is_refusal = bool(body) and (status == 200 or 400 <= status < 500) and status not in _TOO_LATE
+    if not is_refusal or isinstance(error, errors.BadShape):
         return None
     if isinstance(error, errors.Forbidden):
         return "auth"  # a right is missing; its code is that of a wrong request
-    if found := _CODES.get(_code(error)):
-        return found
+    if reason := _CODES.get(_code(error)):
+        return reason
     return "capacity" if status == 410 else "invalid"

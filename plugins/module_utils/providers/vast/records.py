@@ -52,16 +52,16 @@ def decimal(value: t.Any) -> Decimal | None:
     return Decimal(str(value))
 
 
-def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
+def to_offer(api: Api, row: t.Any, operation: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
     """One row of a search, priced with a disk of ``disk_gib``. BadShape for a row without id, name or number of GPUs, for one of which a part
     costs less than nothing, and for one whose price is impossibly high.
 
     On demand it costs what ``_on_demand`` says. A bid is another price: what the renter pays for the GPUs, at least ``min_bid``, and the disk.
     ``search.totalHour`` is what the host asks and not what a bid pays. The premium pays for promised reliability, which a machine that can
     be interrupted does not have. If Vast.ai bills one all the same, the row of the instance says so (``to_instance``)."""
-    api.expect(api.expect(row, dict, what, "an offer").get("id"), int, what, "id of an offer")
-    name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
-    count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
+    api.expect(api.expect(row, dict, operation, "an offer").get("id"), int, operation, "id of an offer")
+    name = api.expect(row.get("gpu_name"), str, operation, f"gpu_name of offer {row['id']}")
+    count = api.expect(row.get("num_gpus"), int, operation, f"num_gpus of offer {row['id']}")
     model, memory = model_of(name), decimal(row.get("gpu_ram"))
     lowest, disk = money(row.get("min_bid")), _disk_of(row, gigabytes(disk_gib))
     premium = Decimal(0) if bid else _premium(row, "search")
@@ -69,7 +69,8 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
     price = max(prices, default=None)
     if price is not None and (min(*prices, disk, premium) < 0 or price >= _ABSURD):
         raise api.bad_shape(
-            what, f"the price of offer {row['id']} is {min(prices)}, its disk's part {disk}, its premium for reliability {premium}"
+            operation,
+            f"the price of offer {row['id']} is {min(prices)}, its disk's part {disk}, its premium for reliability {premium}",
         )
     place = _text(row.get("geolocation")) or _text(row.get("country_code"))
     return Offer(
@@ -107,8 +108,8 @@ def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
     is not documented, so the premium is added: a price that is too high costs an offer, one that is too low breaks a limit."""
     base, total = money(row.get("dph_base")), money(row.get("dph_total"))
     parts = base + disk if base is not None else total
-    told = money(part(row, "search").get("totalHour"))
-    return [one for one in (None if parts is None else parts + premium, told) if one is not None]
+    search_total = money(part(row, "search").get("totalHour"))
+    return [price for price in (None if parts is None else parts + premium, search_total) if price is not None]
 
 
 def _while_it_runs(total: Decimal | None, parts: Decimal | None, premium: Decimal) -> Decimal | None:
@@ -155,7 +156,7 @@ def _traits(row: Row) -> dict[str, str]:
     """Facts about the host, as model/ names them. What is not told is not there."""
     verified = row.get("verification") or {"True": "verified", "False": "unverified"}.get(str(row.get("verified")))
     static = row.get("static_ip")
-    found = {
+    traits = {
         "verified": None if verified is None else str(verified == "verified").lower(),
         "cuda": _plain(row.get("cuda_max_good")),
         "inet-down": _plain(row.get("inet_down")),
@@ -164,7 +165,7 @@ def _traits(row: Row) -> dict[str, str]:
         "datacenter": str(row["hosting_type"] == 1).lower() if isinstance(row.get("hosting_type"), int) else None,
         "duration": None if (left := decimal(row.get("duration"))) is None else str(int(left)),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in traits.items() if value is not None}
 
 
 def _plain(value: t.Any) -> str | None:
@@ -172,10 +173,10 @@ def _plain(value: t.Any) -> str | None:
     return None if number is None else f"{number:f}"
 
 
-def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetime) -> Instance:
+def to_instance(api: Api, row: t.Any, operation: str, facts: Capability, now: datetime) -> Instance:
     """One machine. Only ``id`` must be there."""
-    api.expect(row, dict, what, "an instance")
-    identity = str(api.expect(row.get("id"), int, what, "id of an instance"))
+    api.expect(row, dict, operation, "an instance")
+    identity = str(api.expect(row.get("id"), int, operation, "id of an instance"))
     redact.register(*(row[key] for key in ("jupyter_token", "instance_api_key") if isinstance(row.get(key), str)))
     word, message = _text(row.get("actual_status")) or "created", _text(row.get("status_msg"))
     halted = all(row.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state"))
@@ -252,12 +253,12 @@ def _problem(message: str, state: InstanceState, interrupted: bool, failed: bool
 
 def _marks(pairs: t.Any) -> dict[str, str]:
     """Our marks out of the variables it was made with. Others are left alone: some are secrets."""
-    known = (
+    values = (
         {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2}
         if isinstance(pairs, list)
         else {}
     )
-    return {key: known[variable(key)] for key in known.get(MARKS, "").split() if variable(key) in known}
+    return {key: values[variable(key)] for key in values.get(MARKS, "").split() if variable(key) in values}
 
 
 def variable(mark: str) -> str:
@@ -267,12 +268,12 @@ def variable(mark: str) -> str:
 
 def _ports(value: t.Any, address: str) -> dict[str, str]:
     """{"22/tcp": [{"HostPort": "40112"}]} as {"22/tcp": "203.0.113.9:40112"}; entries are null while the machine is young."""
-    found = {}
+    ports = {}
     for port, places in value.items() if isinstance(value, dict) and address else ():
         first = places[0] if isinstance(places, list) and places else None
         if isinstance(first, dict) and first.get("HostPort"):
-            found[str(port)] = f"{address}:{first['HostPort']}"
-    return found
+            ports[str(port)] = f"{address}:{first['HostPort']}"
+    return ports
 
 
 def _text(value: t.Any) -> str:

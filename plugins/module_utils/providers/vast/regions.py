@@ -43,11 +43,11 @@ class Places(t.Mapping[str, str]):
     """Vast.ai's words for a place (lower case) to standard regions. A country stands for every place in it, whatever it is called."""
 
     def __getitem__(self, place: str) -> str:
-        known = place.strip().lower()
-        country = known.rpartition(",")[2].strip()
-        if known.startswith(",") and country:
+        lowered = place.strip().lower()
+        country = lowered.rpartition(",")[2].strip()
+        if lowered.startswith(",") and country:
             return _REGIONS.get(country, country)  # no state is told: the country alone
-        return _REGIONS[known if known in _REGIONS else country]
+        return _REGIONS[lowered if lowered in _REGIONS else country]
 
     def __iter__(self) -> t.Iterator[str]:
         return iter(_REGIONS)

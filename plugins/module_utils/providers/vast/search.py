@@ -39,7 +39,7 @@ class SearchScope(t.NamedTuple):
 def filters(query: OfferQuery, scope: SearchScope, *, bid: bool) -> Filters | None:
     """The body of the search without order; None when Vast.ai cannot have what is asked for. Defaults of its own clients are said
     explicitly, because the server's may change."""
-    found: Filters = {
+    body: Filters = {
         "rentable": {"eq": True},
         "rented": {"eq": False},
         "external": {"eq": False},
@@ -49,31 +49,31 @@ def filters(query: OfferQuery, scope: SearchScope, *, bid: bool) -> Filters | No
         "limit": PAGE,
     }
     if not scope.unverified:
-        found["verified"] = {"eq": True}
+        body["verified"] = {"eq": True}
     if scope.datacenter:
-        found["hosting_type"] = {"eq": 1}
+        body["hosting_type"] = {"eq": 1}
     if query.models:
         names = spellings(query.models)
         if not names:
             return None
-        found["gpu_name"] = {"in": names}
+        body["gpu_name"] = {"in": names}
     if query.gpu_counts:
-        found["num_gpus"] = {"eq": query.gpu_counts[0]} if len(query.gpu_counts) == 1 else {"in": list(query.gpu_counts)}
+        body["num_gpus"] = {"eq": query.gpu_counts[0]} if len(query.gpu_counts) == 1 else {"in": list(query.gpu_counts)}
     if query.min_gpu_memory_mib is not None:
-        found["gpu_ram"] = {"gte": int(query.min_gpu_memory_mib * _MEMORY_SHARE)}
+        body["gpu_ram"] = {"gte": int(query.min_gpu_memory_mib * _MEMORY_SHARE)}
     if query.max_price_hour is not None:
-        found["min_bid" if bid else "dph_total"] = {"lte": float(query.max_price_hour * _SLACK)}
+        body["min_bid" if bid else "dph_total"] = {"lte": float(query.max_price_hour * _SLACK)}
     if query.rent_seconds is not None:
-        found["duration"] = {"gte": query.rent_seconds}
+        body["duration"] = {"gte": query.rent_seconds}
     if query.lanes and Lane.SERVICE not in query.lanes:
-        found["vms_enabled"] = {"eq": True}
-    return found
+        body["vms_enabled"] = {"eq": True}
+    return body
 
 
 def fits(offer: Offer, row: Row, query: OfferQuery, scope: SearchScope, *, bid: bool) -> bool:
     """Whether a row of the answer is what was asked for, by our own reading of it. A fact that is missing speaks against nothing."""
-    said = (row.get("rentable") is not False, row.get("rented") is not True, row.get("external") is not True)
-    if not all(said) or bool(row.get("is_bid", bid)) is not bid:
+    conditions = (row.get("rentable") is not False, row.get("rented") is not True, row.get("external") is not True)
+    if not all(conditions) or bool(row.get("is_bid", bid)) is not bid:
         return False
     if not scope.unverified and offer.traits.get("verified") == "false":
         return False
@@ -94,8 +94,8 @@ def fits(offer: Offer, row: Row, query: OfferQuery, scope: SearchScope, *, bid: 
 
 
 def _driver_fits(offer: Offer) -> bool:
-    known = offer.traits.get("cuda")
-    return known is None or tuple(int(part) for part in known.split(".")[:2]) >= least_cuda(offer.model)
+    cuda = offer.traits.get("cuda")
+    return cuda is None or tuple(int(part) for part in cuda.split(".")[:2]) >= least_cuda(offer.model)
 
 
 def _number(value: t.Any, otherwise: float) -> float:
@@ -152,8 +152,8 @@ class Pages:
             body[field] = {**body.get(field, {}), **bounds}
             if "lte" in body[field]:
                 body[field]["lte"] = min(limit, body[field]["lte"])
-        http, what = self._api.http, f"POST {PATH}"
-        return http.expect(self._api.repeat("POST", PATH, json=body, pace="search").get("offers"), list, what, "offers")
+        http, operation = self._api.http, f"POST {PATH}"
+        return http.expect(self._api.repeat("POST", PATH, json=body, pace="search").get("offers"), list, operation, "offers")
 
     def _new(self, page: list[t.Any]) -> list[Row]:
         self._odd.update((repr(row), row) for row in page if not _has_id(row))

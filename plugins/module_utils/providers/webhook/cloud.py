@@ -338,16 +338,16 @@ def _secrets_of(address: SplitResult) -> t.Iterator[str]:
 def _addresses_of(name: str) -> set[str]:
     """What the resolver says; nothing where it says nothing, which the call itself will tell."""
     try:
-        return {str(one[4][0]) for one in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+        return {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):
         return set()
 
 
 def _check_name(name: str, resolve: t.Callable[[str], t.Iterable[str]]) -> None:
     """ApiError for a name that leads to a link-local address now. Nothing was sent."""
-    found = sorted(one for one in resolve(name) if is_link_local(one))
-    if found:
-        raise errors.ApiError(f"webhook: {name} was not called: it resolves to {found[0]}, {LINK_LOCAL}", service="webhook")
+    link_local = sorted(address for address in resolve(name) if is_link_local(address))
+    if link_local:
+        raise errors.ApiError(f"webhook: {name} was not called: it resolves to {link_local[0]}, {LINK_LOCAL}", service="webhook")
 
 
 def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:

@@ -56,7 +56,7 @@ def groups_from_environment(env: t.Mapping[str, str]) -> tuple[tuple[Machine, ..
         machine = None
         if not problems:
             machine, problems = _machine(entry, functools.partial(_variable, prefix))
-        if machine is not None and machine.name in {one.name for one in machines}:
+        if machine is not None and machine.name in {earlier.name for earlier in machines}:
             problems = [f"{prefix}_NAME repeats {machine.name}"]
         if machine is None or problems:
             warnings.append(f"The group {prefix} is left out: {'; '.join(problems)}.")
@@ -111,7 +111,7 @@ def _read_groups(values: t.Mapping[str, t.Any], base_url: str) -> tuple[tuple[Ma
     for index, entry in enumerate(groups):
         where = f"nodeGroups[{index}]"
         machine, problems = _group(entry, where, base_url)
-        if machine is not None and machine.name in {one.name for one in machines}:
+        if machine is not None and machine.name in {earlier.name for earlier in machines}:
             problems.append(f"{where}.name repeats {machine.name}")
         if problems or machine is None:
             faults[where] = problems
@@ -321,25 +321,25 @@ def listed(hosts: t.Iterable[str]) -> frozenset[Origin]:
             host, port = parts.hostname, parts.port
         except ValueError:
             bare, host, port = False, None, None
-        if not bare or not host or port == 0 or any(one.isspace() for one in text):
+        if not bare or not host or port == 0 or any(character.isspace() for character in text):
             raise InvalidInput(
                 f"webhook: {text!r} in webhook_hosts is no host.",
                 remedy="Write the host as the machines' addresses have it, with its port unless it is 443 or 80: power.example.org:8443.",
             )
-        origins |= {Origin(_compared(host), one) for one in ([port] if port else _PORTS.values())}
+        origins |= {Origin(_compared(host), number) for number in ([port] if port else _PORTS.values())}
     return frozenset(origins)
 
 
 def faults(machines: t.Iterable[Machine], allowed: t.Collection[Origin], *, key: bool, signed: bool = False) -> list[str]:
     """What keeps the machines from being called, one sentence each. ``key``: every call carries the power service's key; ``signed``: every
     POST is signed, and who gets a signed call can send it on to another machine."""
-    found = []
+    sentences = []
     for machine in machines:
         for field, url in _endpoints(machine):
             sentence = _fault(url, allowed, key, signed)
             if sentence:
-                found.append(f"{machine.name}: {field} {sentence}")
-    return found
+                sentences.append(f"{machine.name}: {field} {sentence}")
+    return sentences
 
 
 def _fault(url: str, allowed: t.Collection[Origin], key: bool, signed: bool) -> str:
@@ -351,14 +351,15 @@ def _fault(url: str, allowed: t.Collection[Origin], key: bool, signed: bool) -> 
     if is_link_local(target.host):
         return f"leads to {shown}, {LINK_LOCAL}"
     if (key or signed) and target not in allowed:
-        what = "the key (webhook_auth_value)" if key else "signed calls (webhook_signing_secret)"
+        credential = "the key (webhook_auth_value)" if key else "signed calls (webhook_signing_secret)"
         return (
-            f"leads to {shown}, and {what} would go there. Only the host of webhook_url, those of webhook_hosts and those of machines that are "
-            f"given beside the key get it. Add {_entry(target)} to webhook_hosts (WEBHOOK_HOSTS) if that host is yours, or correct the address."
+            f"leads to {shown}, and {credential} would go there. Only the host of webhook_url, those of webhook_hosts and those of machines "
+            f"that are given beside the key get it. Add {_entry(target)} to webhook_hosts (WEBHOOK_HOSTS) if that host is yours, or "
+            "correct the address."
         )
     if (key or parts.username) and parts.scheme == "http" and not is_loopback(target.host):
-        what = "the key (webhook_auth_value)" if key else "its user and password"
-        return f"leads to {shown}, and {what} would cross the network in clear text. Use https, or leave the credential out."
+        credential = "the key (webhook_auth_value)" if key else "its user and password"
+        return f"leads to {shown}, and {credential} would cross the network in clear text. Use https, or leave the credential out."
     return ""
 
 

@@ -231,8 +231,8 @@ def messages(fields: Fields, field: int) -> list[Fields]:
 
 def inner(fields: Fields, field: int) -> Fields:
     """The inner message of a field, empty when it is absent."""
-    found = messages(fields, field)
-    return found[-1] if found else {}
+    values = messages(fields, field)
+    return values[-1] if values else {}
 
 
 def texts(fields: Fields, field: int) -> list[str]:
@@ -242,8 +242,8 @@ def texts(fields: Fields, field: int) -> list[str]:
 
 def text(fields: Fields, field: int) -> str:
     """The text of a field, "" when it is absent."""
-    found = texts(fields, field)
-    return found[-1] if found else ""
+    values = texts(fields, field)
+    return values[-1] if values else ""
 
 
 def integer(fields: Fields, field: int) -> int:

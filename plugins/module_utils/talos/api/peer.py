@@ -41,7 +41,7 @@ class Untrusted(TgpError):
 
 def networks(given: t.Iterable[str]) -> tuple[Network, ...]:
     """Networks the user trusts, in CIDR form or single addresses. InvalidInput lists every wrong one."""
-    found, problems = [], []
+    parsed, problems = [], []
     for text in given:
         try:
             network = ipaddress.ip_network(text.strip())
@@ -50,10 +50,10 @@ def networks(given: t.Iterable[str]) -> tuple[Network, ...]:
             continue
         if network.prefixlen < _WIDEST[network.version]:
             problems.append(f"{text} is too wide to be trusted: name the network that the machines stand in.")
-        found.append(network)
+        parsed.append(network)
     if problems:
         raise InvalidInput("trusted_networks cannot be used.", problems=problems, field="trusted_networks")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def vouched(peer: Address, own: Address, trusted: t.Sequence[Network]) -> bool:

@@ -54,31 +54,31 @@ def wish(text: str) -> WantedExtension:
 def missing(wishes: t.Sequence[WantedExtension], official: t.Sequence[Extension], talos_version: str) -> list[str]:
     """A sentence for each extension that the release does not have, or has in another version."""
     versions = {extension.name: extension.version for extension in official}
-    found = []
+    sentences = []
     for extension in wishes:
         if extension.name not in versions:
-            found.append(
+            sentences.append(
                 f"{extension.name} is no official extension of Talos {plain(talos_version)}{_near(extension.name, versions)}."
             )
         elif extension.version and plain(extension.version) != plain(versions[extension.name]):
-            found.append(
+            sentences.append(
                 f"{extension.name} is {versions[extension.name]} in Talos {plain(talos_version)}, not {extension.version}. "
                 "An extension fits one release only; leave its version out, or take the Talos release that it was made for."
             )
-    return found
+    return sentences
 
 
 def _near(name: str, names: t.Collection[str]) -> str:
-    tracks = [one for one in names if one.startswith(name + "-")]
-    bare = {one.rpartition("/")[2]: one for one in names}
-    close = tracks or [bare[one] for one in difflib.get_close_matches(name.rpartition("/")[2], bare, n=2, cutoff=0.7)]
+    tracks = [extension for extension in names if extension.startswith(name + "-")]
+    bare = {extension.rpartition("/")[2]: extension for extension in names}
+    close = tracks or [bare[match] for match in difflib.get_close_matches(name.rpartition("/")[2], bare, n=2, cutoff=0.7)]
     return f"; it has {', '.join(sorted(close))}" if close else ""
 
 
 def disagreements(names: t.Collection[str]) -> list[str]:
     """What does not work together among NVIDIA's extensions, one sentence each."""
     parts: dict[str, set[str]] = {}
-    found = []
+    sentences = []
     for name in names:
         match = _NVIDIA.fullmatch(name)
         if match:
@@ -86,20 +86,20 @@ def disagreements(names: t.Collection[str]) -> list[str]:
         elif re.match(r"siderolabs/n(vidia|onfree-kmod-nvidia)", name) and name != "siderolabs/nvidia-gdrdrv-device":
             near = difflib.get_close_matches(name.removeprefix(_OWNER), (*MODULES, *_PARTS), n=1, cutoff=0.5)
             hint = f"; write {near[0]}-production or {near[0]}-lts" if near else ""
-            found.append(f"{name} is no extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
+            sentences.append(f"{name} is no extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
     if not parts:
-        return found
+        return sentences
     tracks = set().union(*parts.values())
     if len(tracks) > 1:
-        found.append("NVIDIA's extensions are of two tracks, lts and production: driver and libraries would differ. Take one.")
+        sentences.append("NVIDIA's extensions are of two tracks, lts and production: driver and libraries would differ. Take one.")
     modules = [module for module in MODULES if module in parts]
     if len(modules) > 1:
-        found.append("Both of NVIDIA's kernel modules are listed, the open and the proprietary ones: take one of them.")
+        sentences.append("Both of NVIDIA's kernel modules are listed, the open and the proprietary ones: take one of them.")
     track = sorted(tracks)[0]
     if not modules:
-        found.append(f"{', '.join(sorted(parts))} without kernel modules drives no GPU: add {MODULES[0]}-{track}.")
+        sentences.append(f"{', '.join(sorted(parts))} without kernel modules drives no GPU: add {MODULES[0]}-{track}.")
     if "nvidia-container-toolkit" not in parts:
-        found.append(
+        sentences.append(
             f"{', '.join(modules or sorted(parts))} alone gives no GPU to containers: add nvidia-container-toolkit-{track}."
         )
-    return found
+    return sentences

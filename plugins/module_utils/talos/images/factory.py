@@ -121,19 +121,19 @@ class ImageFactory:
         Where the id can be computed here, the factory's answer must be the same: otherwise it read something else than was
         meant, and images of it would be other images. Raises ApiError then.
         """
-        what = "POST /schematics"
+        operation = "POST /schematics"
         answer = self.api.call("POST", "/schematics", json=dict(schematic), idempotent=True)
-        body = self.api.expect(answer.json, dict, what)
-        number = self.api.expect(body.get("id"), str, what, "id")
+        body = self.api.expect(answer.json, dict, operation)
+        number = self.api.expect(body.get("id"), str, operation, "id")
         text = body.get("schematic")
         if not _ID.fullmatch(number):
-            raise self.api.bad_shape(what, "id is not 64 hex digits")
+            raise self.api.bad_shape(operation, "id is not 64 hex digits")
         wanted = computed(schematic)
         if wanted is not None and wanted != number:
-            told = "\n".join(["", "It wrote:", text]) if isinstance(text, str) else ""
+            written = "\n".join(["", "It wrote:", text]) if isinstance(text, str) else ""
             raise errors.ApiError(
                 f"image factory: it gave the schematic the id {number}, and the content as meant has the id {wanted}. "
-                f"It read something else than was sent, so its images are not used.{told}",
+                f"It read something else than was sent, so its images are not used.{written}",
                 remedy="Look whether the factory is newer than this collection knows, and compare both texts.",
                 service=self.api.service,
                 expected=wanted,
@@ -142,14 +142,14 @@ class ImageFactory:
         if not isinstance(text, str):  # older factories tell the id alone
             text = self.known(number)
             if text is None:
-                raise self.api.bad_shape(what, f"the id {number} it gave is unknown to it")
+                raise self.api.bad_shape(operation, f"the id {number} it gave is unknown to it")
         elif hashlib.sha256(text.encode()).hexdigest() != number:
-            raise self.api.bad_shape(what, "its text and its id do not belong together")
+            raise self.api.bad_shape(operation, "its text and its id do not belong together")
         return number, text
 
-    def _official(self, version: str, what: str, *more: str) -> list[dict[str, str]]:
+    def _official(self, version: str, catalogue: str, *more: str) -> list[dict[str, str]]:
         release = f"v{plain(version)}"
-        path = f"/version/{release}/{what}/official"
+        path = f"/version/{release}/{catalogue}/official"
         try:
             answer = self.api.get(path)
         except errors.NotFound:
@@ -174,8 +174,8 @@ class ImageFactory:
             remedy=f"It makes them of {', '.join(near[-3:])}." if near else "It makes none at all at the moment.",
         )
 
-    def _texts(self, value: t.Any, what: str) -> list[str]:
-        return [self.api.expect(entry, str, what, "an entry") for entry in self.api.expect(value, list, what)]
+    def _texts(self, value: t.Any, operation: str) -> list[str]:
+        return [self.api.expect(entry, str, operation, "an entry") for entry in self.api.expect(value, list, operation)]
 
 
 def computed(schematic: Schematic) -> str | None:

@@ -74,7 +74,7 @@ def generation(model: str) -> Generation | None:
     """The generation of a canonical model name; None for AMD's cards and names that are not known."""
     if vendor(model) != "nvidia":
         return None
-    return next((one for one, pattern in _PATTERNS if re.fullmatch(pattern, model)), Generation.TURING)
+    return next((candidate for candidate, pattern in _PATTERNS if re.fullmatch(pattern, model)), Generation.TURING)
 
 
 def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> Driver:
@@ -90,15 +90,17 @@ def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> 
     problems = [_unknown(name) for name, model in named if model is None]
     judged: list[tuple[str, Generation]] = []
     for model in dict.fromkeys(model for _text, model in named if model is not None):
-        found = generation(model)
-        if found is None:
+        gpu_generation = generation(model)
+        if gpu_generation is None:
             problems.append(f"{model} is not made by NVIDIA.")
-        elif found is Generation.OLD:
-            problems.append(f"{model} ({found.value}) is too old for the drivers of Talos images. Take a Pascal card or newer.")
+        elif gpu_generation is Generation.OLD:
+            problems.append(
+                f"{model} ({gpu_generation.value}) is too old for the drivers of Talos images. Take a Pascal card or newer."
+            )
         else:
-            judged.append((model, found))
-    legacy = [model for model, found in judged if found is Generation.LEGACY]
-    blackwell = [model for model, found in judged if found is Generation.BLACKWELL]
+            judged.append((model, gpu_generation))
+    legacy = [model for model, gpu_generation in judged if gpu_generation is Generation.LEGACY]
+    blackwell = [model for model, gpu_generation in judged if gpu_generation is Generation.BLACKWELL]
     if legacy and blackwell:
         problems.append(
             f"{', '.join(blackwell)} need NVIDIA's open kernel modules and {', '.join(legacy)} the proprietary ones, "
@@ -143,29 +145,29 @@ def mismatches(extensions: t.Collection[str], models: t.Sequence[str], talos_ver
     Models that are not NVIDIA's, or not known, are not judged.
     """
     names = [extension.removeprefix("siderolabs/") for extension in extensions]
-    found = []
+    reasons = []
     for text in models:
         model = canonical(text)
-        what = generation(model) if model else None
-        if model is None or what is None:
+        gpu_generation = generation(model) if model else None
+        if model is None or gpu_generation is None:
             continue
-        if what is Generation.OLD:
-            found.append(f"{model} ({what.value}) is too old for the drivers of Talos images.")
+        if gpu_generation is Generation.OLD:
+            reasons.append(f"{model} ({gpu_generation.value}) is too old for the drivers of Talos images.")
             continue
         present = [(kind, track) for kind in MODULES for track in TRACKS if f"{kind}-{track}" in names]
-        wanted = PROPRIETARY if what is Generation.LEGACY else OPEN
+        wanted = PROPRIETARY if gpu_generation is Generation.LEGACY else OPEN
         if not present:
-            found.append(f"{model} needs {wanted}, and the image has no driver of NVIDIA.")
+            reasons.append(f"{model} needs {wanted}, and the image has no driver of NVIDIA.")
         for kind, track in present:
-            if kind != wanted and what is not Generation.TURING:
-                found.append(f"{model} ({what.value}) needs {wanted}, and the image has {kind}-{track}.")
+            if kind != wanted and gpu_generation is not Generation.TURING:
+                reasons.append(f"{model} ({gpu_generation.value}) needs {wanted}, and the image has {kind}-{track}.")
                 continue
             branches = DRIVERS.get(minor(talos_version) or (0, 0))
             branch = dict(zip(("lts", "production"), branches, strict=True))[track] if branches else 0
-            why = _why_not([model], PROPRIETARY if what is Generation.LEGACY else OPEN, branch) if branch else ""
+            why = _why_not([model], PROPRIETARY if gpu_generation is Generation.LEGACY else OPEN, branch) if branch else ""
             if why:
-                found.append(f"The image has {kind}-{track}, driver {branch} in Talos {talos_version}, {why}.")
-    return list(dict.fromkeys(found))
+                reasons.append(f"The image has {kind}-{track}, driver {branch} in Talos {talos_version}, {why}.")
+    return list(dict.fromkeys(reasons))
 
 
 def needs_fabric_manager(model: str, gpu_count: int | None) -> bool:

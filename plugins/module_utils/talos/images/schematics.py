@@ -125,8 +125,8 @@ def _existing(task: Task, factory: ImageFactory | None, version: str) -> dict[st
             f"The Image Factory {factory.url} knows no schematic {number}.",
             remedy="Hand its content in (extensions, kernel_args …); the same content gets the same id.",
         )
-    (found,) = parse(text, f"Schematic {number}")
-    customization = found.get("customization") or {}
+    (schematic,) = parse(text, f"Schematic {number}")
+    customization = schematic.get("customization") or {}
     names = (customization.get("systemExtensions") or {}).get("officialExtensions") or []
     official = factory.extensions(version)
     problems = [
@@ -148,16 +148,16 @@ def _result(
     names = (listed.get("systemExtensions") or {}).get("officialExtensions") or []
     versions = {extension.name: extension.version for extension in official}
     url = (params["image_factory_url"] or PUBLIC).rstrip("/")
-    found = None
+    links = None
     if number:
-        found = images(number, version, url=url, platform=params["platform"], arch=params["arch"], secureboot=params["secureboot"])
+        links = images(number, version, url=url, platform=params["platform"], arch=params["arch"], secureboot=params["secureboot"])
     return {
         "changed": changed,
         "id": number,
         "schematic": text,
         "talos_version": version,
         "extensions": [{"name": name, "version": versions.get(name, "")} for name in names],
-        "images": dataclasses.asdict(found) if found else {},
+        "images": dataclasses.asdict(links) if links else {},
     }
 
 

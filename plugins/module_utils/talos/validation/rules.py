@@ -40,7 +40,7 @@ _KUBELET_CONFIG = (
 _KUBELET_FLAGS = ("bootstrap-kubeconfig", "kubeconfig", "config", "cert-dir", "container-runtime-endpoint")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?")
 _CRI_PART = "/etc/cri/conf.d/20-customization.part"
-_OWNED = tuple(f"talos.dev/owned-{what}" for what in ("labels", "annotations", "taints"))
+_OWNED = tuple(f"talos.dev/owned-{kind}" for kind in ("labels", "annotations", "taints"))
 # Documents that an older Talos does not know: kind -> first minor.
 SINCE = {
     **dict.fromkeys(("ExistingVolumeConfig", "RawVolumeConfig", "SwapVolumeConfig", "ZswapConfig"), (1, 11)),
@@ -102,9 +102,9 @@ def joining(config: Document) -> Sentences:
         "cluster.controlPlane.endpoint": "https://host:6443",
         "machine.kubelet.image": "ghcr.io/siderolabs/kubelet:v<version of the cluster>, or Talos takes its own default",
     }
-    for path, what in wanted.items():
+    for path, value in wanted.items():
         if at(config, path) in (None, ""):
-            yield f"{path} is missing: write {what}."
+            yield f"{path} is missing: write {value}."
 
 
 def cluster_network(config: Document) -> Sentences:

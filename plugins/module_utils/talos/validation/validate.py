@@ -79,7 +79,7 @@ def check(
     errors.extend(rules.stream(documents, talos))
     config = machine_document(documents)
     if config is not None:
-        for found in (
+        for sentences in (
             rules.identity(config),
             rules.joining(config),
             rules.cluster_network(config),
@@ -88,7 +88,7 @@ def check(
             rules.files(config),
             rules.mode_rules(config, mode),
         ):
-            errors.extend(found)
+            errors.extend(sentences)
     return ValidationResult(tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
 
 
@@ -245,11 +245,11 @@ def definitions() -> Schema:
 @functools.cache
 def kinds() -> t.Mapping[str, str]:
     """Document kind -> name of its definition; "" is the machine configuration."""
-    found = {"": "v1alpha1.Config"}
+    names = {"": "v1alpha1.Config"}
     for name, definition in definitions().items():
         for kind in definition.get("properties", {}).get("kind", {}).get("enum", ()):
-            found[_MISNAMED.get(kind, kind)] = name
-    return found
+            names[_MISNAMED.get(kind, kind)] = name
+    return names
 
 
 def faults(document: t.Mapping[str, t.Any]) -> list[SchemaFault]:

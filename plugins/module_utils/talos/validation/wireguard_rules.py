@@ -20,9 +20,9 @@ _OTHER_LINKS = ("BondConfig", "BridgeConfig", "DummyLinkConfig", "LinkConfig", "
 def overlaps(tunnel: Tunnel, pods: t.Sequence[str], services: t.Sequence[str]) -> list[str]:
     """A sentence for each of the cluster's subnets that the tunnel's network overlaps."""
     return [
-        f"The tunnel's network {tunnel.network} overlaps the cluster's {what} subnet {subnet}: Talos leaves such an address out of the node's "
+        f"The tunnel's network {tunnel.network} overlaps the cluster's {kind} subnet {subnet}: Talos leaves such an address out of the node's "
         "without a word. Choose another network, for example 10.77.0.0/24."
-        for what, subnets in (("pod", pods), ("service", services))
+        for kind, subnets in (("pod", pods), ("service", services))
         for subnet in subnets
         if _overlaps(ipaddress.ip_network(tunnel.network), subnet)
     ]
