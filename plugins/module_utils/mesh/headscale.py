@@ -20,8 +20,8 @@ from ..core.redact import register
 from ..model import Device, MeshKey
 from .base import NewKey, check_expiry, check_tags, description_of
 from .tailscale import client
-from .tailscale import policy as policy_requirements
 from .tailscale.client import moment, strings
+from .tailscale.policy import loads
 from .tailscale.session import Credential, Session, said_by_service
 
 
@@ -194,7 +194,7 @@ def verdict(policy: str | None, tags: t.Sequence[str]) -> str:
     if policy is None:
         return f"it has no policy to be seen, so every device reaches every other and {wanted} needs no rule"
     try:
-        content = policy_requirements.loads(policy)
+        content = loads(policy)
     except ValueError as error:
         return f"its policy cannot be read ({error}), whether it knows {wanted} is not sure"
     owners = content.get("tagOwners") if isinstance(content, dict) else None

@@ -21,8 +21,7 @@ from ...core.rate_limit import RetryPolicy
 from ...core.redact import register
 from ...model import Device, MeshKey
 from ..base import NewKey, check_expiry, check_tags, description_of
-from . import policy as policy_requirements
-from .policy import line_of_owners
+from .policy import line_of_owners, loads
 from .session import Credential, Session, said_by_service
 
 # Of a create call that was answered 429, which certainly made nothing
@@ -322,7 +321,7 @@ def policy_text(reader: Reader) -> str | None:
 def _owners(reader: Reader) -> dict[str, list[str]] | None:
     """``tagOwners``, None when the policy may not be read."""
     try:
-        policy = policy_requirements.loads(policy_text(reader) or "")
+        policy = loads(policy_text(reader) or "")
     except ValueError:
         return None
     owners = policy.get("tagOwners") if isinstance(policy, dict) else None

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from ...core.clock import Clock, to_text
 from ...core.errors import InvalidInput, TgpError
 from ...core.redact import MASK, program_environment, redact, register
-from . import conf as conf
+from . import conf
 from .file import HubFile
 from .peers import Change, WantedPeer, decide, ours
 

@@ -18,7 +18,7 @@ from ...planner.garbage_collection import mass_deletion_guard
 from ...planner.garbage_collection.ownership import Ownership, ownership_of
 from ...planner.provisioning.wireguard_rules import is_key
 from ...units.values import Network, overlap
-from . import conf as conf
+from . import conf
 from .conf import Section
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from ...bootstrap.container import container_for
 from ...bootstrap.payload import payload
 from ...core.errors import InvalidInput
-from ...kube import bootstrap_tokens as bootstrap_tokens
+from ...kube import bootstrap_tokens
 from ...kube.bootstrap_tokens import Token
 from ...kube.client import read_secret
 from ...mesh.base import Mesh, description_of
