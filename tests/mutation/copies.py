@@ -172,11 +172,13 @@ def mutated(copy: Path, mutation: Mutation) -> t.Iterator[None]:
 
 @functools.cache
 def _tests_of_rule(rule: str) -> tuple[str, ...]:
-    name = f"test_{rule.replace('-', '')}_"
-    files = [str(path) for path in sorted((ROOT / "tests" / "unit").rglob("test_*.py")) if f"def {name}" in path.read_text()]
-    if not files:
+    """Each by its own id: ``-k`` would also choose every test of a file that carries the rule's name."""
+    test = re.compile(rf"^def (test_{rule.replace('-', '')}_\w+)", re.MULTILINE)
+    files = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
+    found = tuple(f"{path}::{name}" for path in files for name in test.findall(path.read_text()))
+    if not found:
         raise Misplaced(f"no test carries the name of {rule}")
-    return "-k", name, *files
+    return found
 
 
 def arguments(mutation: Mutation) -> list[str]:

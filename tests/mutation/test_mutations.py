@@ -99,6 +99,10 @@ def test_a_fault_fits_the_source_and_names_its_tests(mutation: copies.Mutation) 
     assert not ("rule" in mutation and "tests" in mutation)
     assert "rule" in mutation or "tests" in mutation or mutation["proves"]
     assert copies.arguments_of_proof(mutation) or "proves" not in mutation
+    if "rule" in mutation:
+        prefix = f"test_{mutation['rule'].replace('-', '')}_"
+        chosen = [argument for argument in copies.arguments(mutation) if not argument.startswith("-")][1:]
+        assert chosen and all(argument.rpartition("::")[2].startswith(prefix) for argument in chosen)
     for name in mutation.get("tests", []):
         path, _colons, test = name.partition("::")
         assert f"def {test}(" in (copies.ROOT / "tests" / path).read_text() if test else (copies.ROOT / "tests" / path).is_file()
