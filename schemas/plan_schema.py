@@ -72,7 +72,7 @@ def schema() -> dict[str, t.Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A saved plan of tgp.gpu",
-        "description": "Written by playbooks/plan.yml, read by playbooks/apply.yml. Not to be edited (docs/plans.md).",
+        "description": "Written by playbooks/plan.yml, read by playbooks/apply.yml. Not to be edited (docs/how_to/plans.md).",
         **top,
         "$defs": dict(sorted(kinds.items())),
     }

@@ -81,7 +81,7 @@ def _contract_of_clouds(passed: list[t.Any]) -> str:
 
 
 def _tests_by_rule(passed: list[t.Any]) -> str:
-    """How many tests that passed carry the name of each rule of docs/rules.md, as "L-0 9, L-1 7, L-1a 3"; empty without any."""
+    """How many tests that passed carry the name of each rule of docs/reference/rules.md, as "L-0 9, L-1 7, L-1a 3"; empty without any."""
     found = (re.search(r"::test_L(\d+)(a?)_", report.nodeid) for report in passed if report.when == "call")
     counts = collections.Counter((int(match[1]), match[2]) for match in found if match)
     return ", ".join(f"L-{number}{letter} {counts[number, letter]}" for number, letter in sorted(counts))

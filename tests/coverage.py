@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rows of docs/coverage.md: what is asked for, its state, and the tests that show it."""
+"""The rows of docs/evidence/coverage.md: what is asked for, its state, and the tests that show it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "coverage.md"
+PAGE = ROOT / "docs" / "evidence" / "coverage.md"
 FAST = ("unit", "contract")  # levels whose tests can be run against a mutation
 
 

@@ -30,7 +30,7 @@ options:
       - Programs of the controller that documents given by O(documents) may name, as C(disruption.idleProbe.command) of a GPUNodePool does. Each
         entry is a command line or its first words, split as a shell splits words; a command that begins with these words is allowed. Without
         an entry for it, a document that names a command is refused.
-      - Objects of the cluster can name no command, whatever stands here (docs/who_may_write.md).
+      - Objects of the cluster can name no command, whatever stands here (docs/reference/who_may_write.md).
       - Taken from E(TGP_ALLOW_COMMANDS) when not given, separated by commas.
     type: list
     elements: str
@@ -167,12 +167,12 @@ options:
         default: stop_launch
   events_file:
     description:
-      - The event log, one JSON line for each decision, call and outcome (docs/events.md). V(none) means no log.
+      - The event log, one JSON line for each decision, call and outcome (docs/reference/events.md). V(none) means no log.
       - Taken from E(TGP_EVENTS_FILE) when not given; else C(events.jsonl) in O(state_dir).
     type: str
   notify_url:
     description:
-      - Where people are told of what they should know at once, by an HTTP POST with a JSON body (docs/events.md). That it cannot be
+      - Where people are told of what they should know at once, by an HTTP POST with a JSON body (docs/reference/events.md). That it cannot be
         reached fails no run.
       - Taken from E(TGP_NOTIFY_URL) when not given.
     type: str

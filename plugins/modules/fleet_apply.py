@@ -13,7 +13,7 @@ description:
     than five per cent above the plan, a limit would be passed ...). The others are recorded, so that M(tgp.gpu.fleet_launch) and
     M(tgp.gpu.fleet_teardown) carry them out. Nothing is added to what the plan says.
   - Applying a plan again is safe. Names of new machines stand in the plan, so no machine is launched twice.
-  - A plan is good for 30 minutes, for its own cluster only, and only as it was written. See docs/plans.md.
+  - A plan is good for 30 minutes, for its own cluster only, and only as it was written. See docs/how_to/plans.md.
   - Takes the run lock and keeps it until M(tgp.gpu.fleet_unlock).
 version_added: 0.1.0
 author:
@@ -130,7 +130,7 @@ unrecorded:
   returned: always
 hubs:
   description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id), the C(peers) that it is to have of this
-    cluster, and machines that are C(gone) or C(unknown), for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
+    cluster, and machines that are C(gone) or C(unknown), for M(tgp.gpu.wireguard_peer) (docs/how_to/wireguard.md).
   type: list
   elements: dict
   returned: always

@@ -9,7 +9,7 @@ module: fleet_unlock
 short_description: Let go of the run lock
 description:
   - Ends what M(tgp.gpu.fleet_plan) began. Belongs into the C(always) section of a play. Releases only the lock of this very run.
-  - Closes the report of the run (docs/events.md) and returns it; its short form also goes into the play's custom stats as C(tgp_run),
+  - Closes the report of the run (docs/reference/events.md) and returns it; its short form also goes into the play's custom stats as C(tgp_run),
     which AWX keeps as artifacts of the job.
 version_added: 0.1.0
 author:

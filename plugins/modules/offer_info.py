@@ -88,7 +88,7 @@ options:
       - Programs of the controller that documents given by O(documents) may name, as C(disruption.idleProbe.command) of a GPUNodePool does. Each
         entry is a command line or its first words, split as a shell splits words; a command that begins with these words is allowed. Without
         an entry for it, a document that names a command is refused.
-      - Objects of the cluster can name no command, whatever stands here (docs/who_may_write.md).
+      - Objects of the cluster can name no command, whatever stands here (docs/reference/who_may_write.md).
       - Taken from E(TGP_ALLOW_COMMANDS) when not given, separated by commas.
     type: list
     elements: str

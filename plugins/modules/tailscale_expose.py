@@ -12,7 +12,7 @@ description:
     operator then starts a proxy in the tailnet. Other annotations stay.
   - Machines of lane C(kubelet) can join through it. Talos machines cannot, since it forwards the API server alone and not trustd
     (tcp 50001), and logs and C(exec) of no machine work through it, since the API server must reach the kubelet in the tailnet.
-    See docs/mesh.md.
+    See docs/how_to/mesh.md.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make bench``: measures on the sandbox and prints ratios. Nothing here asserts; numbers belong into docs/benchmarks.md.
+"""``make bench``: measures on the sandbox and prints ratios. Nothing here asserts; numbers belong into docs/evidence/benchmarks.md.
 
 P1  provision.yml of N own machines (no pacing) ÷ (empty playbook + the longest chain one node had to wait for)
     and of N rented ones, whose chain includes the cloud's own pause of 12 s between two launches

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stories drawn by chance, on every ground; docs/chaos.md says what happens in them. ``TGP_CHAOS_RUNS`` is how many stories a ground gets,
-``TGP_CHAOS_SEED`` which (as 3 or 1-20)."""
+"""Stories drawn by chance, on every ground; docs/evidence/chaos.md says what happens in them. ``TGP_CHAOS_RUNS`` is how many stories
+a ground gets, ``TGP_CHAOS_SEED`` which (as 3 or 1-20)."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_rehearsal_only_looks(taken: Taken) -> None:
 
 
 def test_the_configuration_is_looked_for_where_the_command_is_given(taken: Taken) -> None:
-    """As docs/takeover.md has it: relative to the caller's folder, which is not the playbook's."""
+    """As docs/how_to/takeover.md has it: relative to the caller's folder, which is not the playbook's."""
     found = taken.run("--check", takeover_allow_experimental=True, takeover_config=os.path.relpath(taken.config, ROOT))
     assert found.returncode == 0, found.stdout + found.stderr
 

@@ -245,7 +245,7 @@ ITEM_8 = [
     ),
     Row(
         8, "a page says who may write which document, and what a stolen kubeconfig can do",
-        lambda desk: desk.run("grep", "-i", "kubeconfig", "docs/who_may_write.md"),
+        lambda desk: desk.run("grep", "-i", "kubeconfig", "docs/reference/who_may_write.md"),
         ended(2, "No such file"), ended(0, "stolen"),
         "tests/repository/test_pages.py::test_every_page_is_there_and_its_links_lead_somewhere",
     ),

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests against faults of mutations.yml: which test notices which, which rows of docs/coverage.md that proves, a score per package, and the
-faults that none notices.
+"""Tests against faults of mutations.yml: which test notices which, which rows of docs/evidence/coverage.md that proves, a score per
+package, and the faults that none notices.
 
 One process imports pytest and the libraries, and forks once per fault; only the child imports the collection, from a copy that has the
 fault. The same tests pass before without a fault, or the fault is not judged.
@@ -51,7 +51,7 @@ _PRODUCT = ("ansible_collections.tgp", "sandbox", "tests.unit", "tests.contract"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """``test``: which one noticed the fault, "" when none did; ``proves``: rows of docs/coverage.md whose named test failed with it;
+    """``test``: which one noticed the fault, "" when none did; ``proves``: rows of docs/evidence/coverage.md whose named test failed with it;
     ``problem``: why nothing can be said. ``seconds`` of real time."""
 
     package: str
@@ -70,7 +70,7 @@ class Verdict:
 
 
 def unproven(mutation: Mutation, red: t.Collection[str]) -> str:
-    """Which rows of docs/coverage.md it does not prove: the test that they name passes with the fault."""
+    """Which rows of docs/evidence/coverage.md it does not prove: the test that they name passes with the fault."""
     left = [f"{row} ({test} passes)" for row, test in mutation.get("proves", {}).items() if test not in red]
     return f"does not prove {', '.join(left)}" if left else ""
 

@@ -190,8 +190,8 @@ def arguments(mutation: Mutation) -> list[str]:
 
 
 def arguments_of_proof(mutation: Mutation) -> list[str]:
-    """Of pytest: the tests that have to fail because rows of docs/coverage.md name them; empty where the fault proves no row. Misplaced
-    when no fast level has such a test: pytest without a name would run them all."""
+    """Of pytest: the tests that have to fail because rows of docs/evidence/coverage.md name them; empty where the fault proves no row.
+    Misplaced when no fast level has such a test: pytest without a name would run them all."""
     names = sorted(set(mutation.get("proves", {}).values()))
     if missing := [test for test in names if not node_ids(test)]:
         raise Misplaced(f"{mutation['what']}: no fast test is called {', '.join(missing)}")

@@ -64,14 +64,15 @@ def test_a_fault_is_noticed_by_a_test(mutation: copies.Mutation, verdicts: dict[
 
 
 def check(mutation: copies.Mutation, verdict: Verdict) -> None:
-    """A test noticed the fault, one of its rule if it names a rule, and each test failed by which it proves a row of docs/coverage.md."""
+    """A test noticed the fault, one of its rule if it names a rule, and each test failed by which it proves a row of
+    docs/evidence/coverage.md."""
     assert verdict.good, f"{told(verdict)}, drawn by seed {SEED}"
     if "rule" in mutation:
         assert verdict.test.startswith(f"test_{mutation['rule'].replace('-', '')}_")
 
 
 def test_a_fault_that_its_named_test_does_not_notice_is_refused() -> None:
-    """Although another test notices it: the row of docs/coverage.md would call itself proven by a test that passes."""
+    """Although another test notices it: the row of docs/evidence/coverage.md would call itself proven by a test that passes."""
     fault = {"rule": "L-10", "what": "no destroy call is sent", "proves": {"A-22": "test_L10_order", "D-01": "test_L10_kept"}}
     noticed = Verdict(
         "fleet", "planner/garbage_collection/termination_steps.py", fault["what"], "test_L10_order", proves="A-22, D-01"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/coverage.md has a row for every demand, and what it calls met has code, a test, and a fault that makes the test fail."""
+"""docs/evidence/coverage.md has a row for every demand, and what it calls met has code, a test, and a fault that makes the test fail."""
 
 from __future__ import annotations
 

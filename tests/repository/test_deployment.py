@@ -180,7 +180,7 @@ def test_requirements_leave_the_users_ansible_alone() -> None:
 
 
 def test_the_credential_type_of_awx_hands_over_every_field() -> None:
-    text = (ROOT / "docs" / "awx_and_cron.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how_to" / "awx_and_cron.md").read_text(encoding="utf-8")
     inputs, injectors = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
     fields = {field["id"]: field for field in inputs["fields"]}
     values = [*injectors["file"].values(), *injectors["env"].values()]

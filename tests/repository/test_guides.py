@@ -66,14 +66,14 @@ def test_the_readme_links_every_page() -> None:
 
 
 def terms() -> list[tuple[str, str]]:
-    found = re.findall(r"^- \*\*(.+?)\*\*: (.+?)(?=^- \*\*|\Z)", text("docs/glossary.md"), re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^- \*\*(.+?)\*\*: (.+?)(?=^- \*\*|\Z)", text("docs/reference/glossary.md"), re.MULTILINE | re.DOTALL)
     return [(term, " ".join(body.split())) for term, body in found]
 
 
 def test_the_glossary_has_each_word_once_in_order_with_the_page_that_decides_it() -> None:
     words = [term for term, _body in terms()]
     assert len(words) > 50 and words == sorted(set(words), key=str.casefold)
-    assert [term for term, body in terms() if not re.search(r"\]\([\w.]+\.md(#[\w-]+)?\)$", body)] == []
+    assert [term for term, body in terms() if not re.search(r"\]\([\w./]+\.md(#[\w-]+)?\)$", body)] == []
 
 
 def test_the_glossary_is_short() -> None:
@@ -86,7 +86,7 @@ def test_the_glossary_is_short() -> None:
 
 @pytest.mark.parametrize("heading", ["Cold start", "Complexity", "Debugging", "Fragmentation", "Suitability"])
 def test_S1_45_the_trade_offs_are_weighed(heading: str) -> None:
-    told = section("docs/trade_offs.md", heading)
+    told = section("docs/explanation/trade_offs.md", heading)
     assert len(told.split()) > 100 and re.search(
         r"^(What shortens it|What is left to you|What helps)\b|^\| work \|", told, re.MULTILINE
     )
@@ -94,7 +94,7 @@ def test_S1_45_the_trade_offs_are_weighed(heading: str) -> None:
 
 def test_S1_45_what_is_called_measured_stands_on_the_page_that_is_named() -> None:
     """Every figure, word for word: who measures anew finds this page, too."""
-    measured = [row for row in rows(section("docs/trade_offs.md", "Cold start"))[1:] if row[1] != "not measured"]
+    measured = [row for row in rows(section("docs/explanation/trade_offs.md", "Cold start"))[1:] if row[1] != "not measured"]
     assert len(measured) >= 5
     for phase, figures, page in measured:
         numbers = re.findall(r"\d+(?:\.\d+)?", figures)
@@ -107,7 +107,7 @@ def test_S1_45_what_is_called_measured_stands_on_the_page_that_is_named() -> Non
 
 
 def test_S1_39_the_versions_that_are_told_are_those_that_are_built() -> None:
-    page = text("docs/versions.md")
+    page = text("docs/reference/versions.md")
     modules = re.findall(r"^\| .*?`([\w./-]+\.[\w./-]+/[\w./-]+|tailscale\.com)`\) \| ([\w.-]+) \| (\S+) \|$", page, re.MULTILINE)
     talos = re.search(r"`(github\.com/siderolabs/talos/pkg/machinery)`", page)
     assert talos is not None
@@ -130,7 +130,7 @@ def test_S1_39_of_each_api_group_version_one_is_used() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in below("plugins/module_utils", suffix=".py"))
     used: set[tuple[str, str]] = set(re.findall(r"/apis/([a-z0-9.]+)/(v\w+)", code))
     assert {version for _group, version in used} == {"v1"}
-    told = re.search(r"^- Of each API group (.+?)(?=^- |\Z)", text("docs/versions.md"), re.MULTILINE | re.DOTALL)
+    told = re.search(r"^- Of each API group (.+?)(?=^- |\Z)", text("docs/reference/versions.md"), re.MULTILINE | re.DOTALL)
     assert told is not None
     assert {group for group, _version in used} == set(re.findall(r"`([a-z0-9]+(?:\.[a-z0-9]+)+|apps|policy)`", told[1]))
 

@@ -21,9 +21,12 @@ SHIPPED = ("plugins", "roles", "playbooks", "sandbox")
 
 
 def _layers() -> list[list[str]]:
-    """The parts of the collection from top to bottom, as docs/architecture.md lists them: folders, and the files of core/."""
+    """The parts of the collection from top to bottom, as docs/explanation/architecture.md lists them: folders, and the files of core/."""
     table = (
-        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where things are")[2].partition("\n## ")[0]
+        (ROOT / "docs" / "explanation" / "architecture.md")
+        .read_text(encoding="utf-8")
+        .partition("## Where things are")[2]
+        .partition("\n## ")[0]
     )
     found = []
     for path in re.findall(r"^\| `plugins/([^`]+)`", table, re.MULTILINE):

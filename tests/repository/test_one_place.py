@@ -135,7 +135,7 @@ def _finals(path: Path) -> t.Iterator[tuple[str, Decimal, str]]:
 
 
 def test_L23_the_table_of_constants_is_true_and_complete() -> None:
-    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## L-23 .*?(?=^## )", text, re.MULTILINE | re.DOTALL)
     told = [(constant, Decimal(value), path) for constant, value, path in _CONSTANT.findall(section)]
     there = [row for path in (*below(PLANNER, suffix=".py"), *below(MODEL, suffix=".py")) for row in _finals(path)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/worked_numbers.md: each number of the rules has a test, and each test that is named exists."""
+"""docs/evidence/worked_numbers.md: each number of the rules has a test, and each test that is named exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 
 from .tree import ROOT, names_of_tests
 
-TEXT = (ROOT / "docs" / "worked_numbers.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "evidence" / "worked_numbers.md").read_text(encoding="utf-8")
 NUMBERED = (*map(str, range(23)), "1a", "2a", "12a", "25", "26", "27", "29")  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {
@@ -42,7 +42,7 @@ def test_tests_of_numbers_carry_the_number_of_their_rule_or_an_id_of_a_demand() 
 
 
 def test_every_case_of_leftovers_names_its_test() -> None:
-    rules = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    rules = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (O\d+) \|.*\| `(test_\w+)`(?:, `test_\w+`)* \|$", rules, re.MULTILINE)
     assert {case for case, _test in rows} == {f"O{number}" for number in range(1, 17)}
     assert set(re.findall(r"`(test_[A-Z]\d+_\w+)`", rules)) - names_of_tests() == set()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The event log: what a run decided and did, one JSON line each (docs/events.md, schemas/events.schema.json).
+"""The event log: what a run decided and did, one JSON line each (docs/reference/events.md, schemas/events.schema.json).
 
 This is the one place that writes it, so it is the one place that keeps secrets out of it. A line is one write to a file opened for
 appending: several processes may share the file. It is rotated by size, under a lock, and what cannot be written is given up after one

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tells people who do not watch the run: a JSON body to a URL, to a command's standard input, or both (docs/events.md).
+"""Tells people who do not watch the run: a JSON body to a URL, to a command's standard input, or both (docs/reference/events.md).
 
 It never fails a run and holds it up for ten seconds at most: what cannot be delivered is a warning and an event.
 """

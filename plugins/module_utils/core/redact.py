@@ -70,7 +70,7 @@ def redact_all(value: t.Any) -> t.Any:
     return value
 
 
-# ---- the environment of programs that we start: named variables only (docs/who_may_write.md). Ours holds the keys of all clouds
+# ---- the environment of programs that we start: named variables only (docs/reference/who_may_write.md). Ours holds the keys of all clouds
 
 ALWAYS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")

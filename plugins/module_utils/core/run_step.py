@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module call as one step of a run: its outcome goes into the event log and into the run's report (docs/events.md).
+"""A module call as one step of a run: its outcome goes into the event log and into the run's report (docs/reference/events.md).
 
 A run is several processes, so its report is a file that each step takes further: ``<state_dir>/runs/<run id>.json``; ``fleet_unlock``
 closes it. Every module that takes ``run_id`` is a step by itself; those that only look, and check mode, leave nothing behind. What a module

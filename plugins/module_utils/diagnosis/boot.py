@@ -177,7 +177,7 @@ def _repository_key(findings: Findings) -> ProbableCause | None:
         "repository_key",
         "A repository of packages handed the machine another signing key than the pinned one, so nothing was installed from it.",
         "See whether its owner announced a new key: then take a newer version of this collection, or pin it by KEY_<NAME> in the template "
-        "(docs/kubelet_lane.md). If not, somebody stands between this machine and the repository: leave this host alone.",
+        "(docs/how_to/kubelet_lane.md). If not, somebody stands between this machine and the repository: leave this host alone.",
         (quoted(line),),
     )
 
@@ -239,7 +239,7 @@ def _start_script(findings: Findings) -> ProbableCause | None:
     return ProbableCause(
         "start_script_failed",
         f"The container's start script gave up: {line.partition('tgp-fail ')[2][:200]}.",
-        "Correct what it names (docs/service_lane.md), or choose an image that has what the script needs.",
+        "Correct what it names (docs/how_to/service_lane.md), or choose an image that has what the script needs.",
         (quoted(line),),
     )
 

@@ -98,7 +98,7 @@ def _requests(findings: Findings) -> ProbableCause | None:
             "Its bootstrap token was used to ask for something else than this node's certificate: it was made for "
             f"{misused.message.removeprefix(MADE_FOR)}.",
             "Take its host for hostile or its image for wrong: nothing was issued, and the token goes with the machine. See who else could "
-            "read the user data, and block the offer (docs/marketplace_hosts.md).",
+            "read the user data, and block the offer (docs/explanation/marketplace_hosts.md).",
             (_line(misused),),
         )
     if refused := by_state.get("denied") or by_state.get("failed"):

@@ -35,7 +35,7 @@ _FOR_SERVICES = (
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """``code`` is one word for programs (docs/diagnosis.md lists them), ``step`` the last step that was reached. ``certain`` False: the
+    """``code`` is one word for programs (docs/how_to/diagnosis.md lists them), ``step`` the last step that was reached. ``certain`` False: the
     facts fit this cause and do not prove it. ``looked_at`` says what was asked, and what could not be."""
 
     code: str

@@ -165,6 +165,6 @@ REFUSED_VALUES: dict[str, dict[str, str]] = {
         "and networking.backend none",
     },
     "spec.template.spec.lanes": {
-        "takeover": "no pool rents by it; it is an experimental role for machines that exist already (docs/takeover.md)",
+        "takeover": "no pool rents by it; it is an experimental role for machines that exist already (docs/how_to/takeover.md)",
     },
 }

@@ -164,7 +164,7 @@ class Claim:
 
     @property
     def is_service(self) -> bool:
-        """Whether its machine is a container without a Node (docs/service_lane.md)."""
+        """Whether its machine is a container without a Node (docs/how_to/service_lane.md)."""
         return self.lane is Lane.SERVICE
 
     @property

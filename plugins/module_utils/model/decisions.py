@@ -52,9 +52,9 @@ class Shortfall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should be told at once, wherever they are. ``kind``: one of those in docs/events.md. ``key`` is the same as long as
-    it is about the same thing, so that it is told once; ``subject`` the machine, pool, class, cloud or record it is about; ``data`` more for
-    programs, without secrets."""
+    """Something a person should be told at once, wherever they are. ``kind``: one of those in docs/reference/events.md. ``key`` is the same
+    as long as it is about the same thing, so that it is told once; ``subject`` the machine, pool, class, cloud or record it is about;
+    ``data`` more for programs, without secrets."""
 
     kind: str
     key: str

@@ -35,7 +35,7 @@ class Destroy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """What the options of one run set; what no option sets is a constant beside its rule (docs/rules.md, L-23).
+    """What the options of one run set; what no option sets is a constant beside its rule (docs/reference/rules.md, L-23).
 
     ``mode``: provision (launch what is missing), reap (take down what is idle, expired, lost, orphaned or broken), everything (provision
     and reap in one), autoscale (reap, and launch for minNodes, replicas, requests and waiting pods), destroy (take down what ``destroy``

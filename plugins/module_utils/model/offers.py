@@ -27,7 +27,7 @@ class InstanceState(str, enum.Enum):
 
 
 class Lane(str, enum.Enum):
-    """How a rented machine becomes useful (docs/architecture.md)."""
+    """How a rented machine becomes useful (docs/explanation/architecture.md)."""
 
     TALOS = "talos"
     TAKEOVER = "takeover"

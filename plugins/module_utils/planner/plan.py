@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The decision: one pure function from what was seen and what is wanted to what shall be done (L-22).
 
-It is a table of passes, run in order. docs/architecture.md, "Passes of a plan", shows the same table to people.
+It is a table of passes, run in order. docs/explanation/architecture.md, "Passes of a plan", shows the same table to people.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mistakes that comparable programs made, each as the sentence that must be true here (docs/coverage.md, rows D), against emulators."""
+"""Mistakes that comparable programs made, each as the sentence that must be true here (rows D of docs/evidence/coverage.md), on
+emulators."""
 
 from __future__ import annotations
 

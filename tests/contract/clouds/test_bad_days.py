@@ -103,7 +103,7 @@ def break_all(stand: Stand, **rule: t.Any) -> None:
 
 def asked(stand: Stand, verb: str, living: tuple[LaunchRequest, str], key: str = KEY) -> str:
     """The words of the error a verb ends with, or the state an own machine is left in: one power service that fails concerns its own
-    machine only, so that lists and offers go on without it (docs/clouds.md)."""
+    machine only, so that lists and offers go on without it (docs/reference/clouds.md)."""
     cloud, (request, made) = stand.cloud(key=key), living
     if stand.service == "webhook" and verb in ("instances", "offers", "instance"):
         found = VERBS[verb](cloud, request, made)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mistakes that comparable programs made, each as the sentence that must be true here (docs/coverage.md, rows D and K).
+"""Mistakes that comparable programs made, each as the sentence that must be true here (docs/evidence/coverage.md, rows D and K).
 
 Those that need a cloud or a cluster are in tests/contract/act/test_D_mistakes_of_others.py.
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""L-22, L-26: a plan is a table of passes; docs/architecture.md shows it, and its order is that of the reasons."""
+"""L-22, L-26: a plan is a table of passes; docs/explanation/architecture.md shows it, and its order is that of the reasons."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from .build import CAPABILITIES, decide, seen
 from .test_L24_invariants import wanted, worlds
 
-PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "architecture.md"
 
 
 def table() -> list[dict[str, str]]:
-    """The rows of the table in docs/architecture.md, a cell by the text at the head of its column."""
+    """The rows of the table in docs/explanation/architecture.md, a cell by the text at the head of its column."""
     section = PAGE.read_text(encoding="utf-8").partition("## Passes of a plan\n")[2].partition("\n## ")[0]
     head, _rule, *rows = (
         [cell.strip(" `") for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*", section, re.MULTILINE)

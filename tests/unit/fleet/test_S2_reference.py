@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our decisions beside those of k8s-gpu-autoprovision, over random situations of own machines.
 
-``Reference`` is one tick of that program as its behaviour is described (docs/coverage.md, rows S2): sums of GPUs, machines with a running
-GPU pod as the only capacity, one POST down per tick. Each of its defects can be mended by name, and so a difference between it and us is
-explained when mending a few of them makes both agree. One that nothing explains is a failure.
+``Reference`` is one tick of that program as its behaviour is described (docs/evidence/coverage.md, rows S2): sums of GPUs, machines with a
+running GPU pod as the only capacity, one POST down per tick. Each of its defects can be mended by name, and so a difference between it and
+us is explained when mending a few of them makes both agree. One that nothing explains is a failure.
 
     K-01 machines that are off are told to go down, too      K-03 pods that only load their image ask for machines
     K-04 a machine that boots, or idles, is no capacity      K-05 free GPUs of several machines are one sum

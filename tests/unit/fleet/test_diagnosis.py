@@ -161,7 +161,7 @@ CASES: list[tuple[str, str, Findings]] = [
         seen(
             RUNS,
             f"fail repositories: the signing key of docker is not the pinned one: expected {'A' * 40}, came {'B' * 40}. Take a newer "
-            "tgp.gpu, or set KEY_DOCKER if its owner says that it is new (docs/kubelet_lane.md)",
+            "tgp.gpu, or set KEY_DOCKER if its owner says that it is new (docs/how_to/kubelet_lane.md)",
         ),
     ),
     (
@@ -320,9 +320,9 @@ def test_one_screen_shows_steps_with_their_times() -> None:
 
 
 def test_every_cause_is_documented() -> None:
-    """docs/diagnosis.md has a row for each code that a rule can give, and for no other; each is a case above."""
+    """docs/how_to/diagnosis.md has a row for each code that a rule can give, and for no other; each is a case above."""
     folder = Path(rules.__file__).resolve().parent
-    page = next(parent for parent in folder.parents if (parent / "docs").is_dir()) / "docs" / "diagnosis.md"
+    page = next(parent for parent in folder.parents if (parent / "docs").is_dir()) / "docs" / "how_to" / "diagnosis.md"
     told = {code for _name, code, _findings in CASES} | {"unknown"}
     assert set(re.findall(r"^\| `([a-z_0-9]+)` \|", page.read_text(), re.M)) == told
     text = "".join(file.read_text() for file in folder.glob("diagnosis*.py"))

@@ -27,9 +27,11 @@ def told(page: str, sentence: str) -> float:
 
 def test_sizes_of_payloads_are_those_in_the_documentation() -> None:
     text = payload(make(lane=Lane.KUBELET), (ROOT / "examples" / "templates" / "worker.yaml").read_text(encoding="utf-8")).text
-    assert len(text) == pytest.approx(told("kubelet_lane.md", r"A payload has about ([\d,]+) characters"), rel=0.1)
+    assert len(text) == pytest.approx(told("how_to/kubelet_lane.md", r"A payload has about ([\d,]+) characters"), rel=0.1)
     packed = pack(text, CAPABILITIES["paperspace"], NAME)
-    assert len(packed.user_data or "") == pytest.approx(told("kubelet_lane.md", r"packed for Paperspace about ([\d,]+)"), rel=0.1)
+    assert len(packed.user_data or "") == pytest.approx(
+        told("how_to/kubelet_lane.md", r"packed for Paperspace about ([\d,]+)"), rel=0.1
+    )
     carried = pack(text, CAPABILITIES["vast"], NAME)
     size = len(carried.user_data or "") + sum(len(name) + len(value) for name, value in carried.environment.items())
-    assert size == pytest.approx(told("clouds.md", r"in variables of 240; the real one takes about ([\d,]+)"), rel=0.1)
+    assert size == pytest.approx(told("reference/clouds.md", r"in variables of 240; the real one takes about ([\d,]+)"), rel=0.1)

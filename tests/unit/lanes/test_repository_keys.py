@@ -152,7 +152,7 @@ def test_another_key_is_refused_by_name(machine: Machine, name: str) -> None:
     hands_out(machine, HOSTS[name], f"key {OTHER}\n")
     said = refused(machine, name)
     assert f"expected {' '.join(cloud_config.PINNED[name])}, came {OTHER}. " in said
-    assert f"Take a newer tgp.gpu, or set KEY_{name.upper()} if its owner says that it is new (docs/kubelet_lane.md)" in said
+    assert f"Take a newer tgp.gpu, or set KEY_{name.upper()} if its owner says that it is new (docs/how_to/kubelet_lane.md)" in said
     hands_out(machine, HOSTS[name], f"key {cloud_config.PINNED[name][0]}\n")
     assert machine.run() == 0
 
@@ -198,7 +198,10 @@ def test_no_pin_is_no_permission(machine: Machine) -> None:
 
 
 def test_a_template_pins_another_key(tmp_path: Path) -> None:
-    """The way that docs/kubelet_lane.md names, for the days between a new key and a collection that has it; case and order do not count."""
+    """The way that docs/how_to/kubelet_lane.md names, for the days between a new key and a collection that has it.
+
+    Case and order do not count.
+    """
     line = f"KEY_DOCKER='{OTHER.lower()} {DOCKER}'\\n"
     patch = f'machine: {{files: [{{path: /etc/tgp/node.env, permissions: 0o600, op: append, content: "{line}"}}]}}\n'
     machine = Machine(tmp_path, patches=(patch,))
@@ -296,7 +299,7 @@ def test_the_sentence_becomes_a_diagnosis_that_fits_the_screen(machine: Machine)
     assert (found.code, found.certain) == ("repository_key", True)
     assert "NVIDIA" not in found.remedy and "KEY_" in found.remedy
     assert OTHER in found.evidence[0] and cloud_config.PINNED["nvidia"][0] in found.evidence[0]
-    assert found.evidence[0].endswith("(docs/kubelet_lane.md)")
+    assert found.evidence[0].endswith("(docs/how_to/kubelet_lane.md)")
 
 
 def _findings(console: t.Sequence[str]) -> Findings:

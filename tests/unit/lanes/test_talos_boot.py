@@ -27,7 +27,7 @@ Call = t.Callable[..., dict[str, t.Any]]
 
 
 class BootService:
-    """What docs/own_machines.md asks of a service: it knows machines by UUID, or by tickets that are good once."""
+    """What docs/how_to/own_machines.md asks of a service: it knows machines by UUID, or by tickets that are good once."""
 
     def __init__(self, factory: httpx.Client) -> None:
         self.factory = factory

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/lanes.md says of each lane on each cloud what the code says, and names tests that exist."""
+"""docs/reference/lanes.md says of each lane on each cloud what the code says, and names tests that exist."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking imp
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-TEXT = (ROOT / "docs" / "lanes.md").read_text(encoding="utf-8")
-OWN = (ROOT / "docs" / "own_machines.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "lanes.md").read_text(encoding="utf-8")
+OWN = (ROOT / "docs" / "how_to" / "own_machines.md").read_text(encoding="utf-8")
 CELLS = [(lane, cloud) for lane in Lane for cloud in ENTRIES]
 
 

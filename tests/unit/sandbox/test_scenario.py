@@ -176,7 +176,7 @@ def test_a_scenario_that_is_nowhere() -> None:
 
 
 def test_every_switch_is_described() -> None:
-    text = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "sandbox.md").read_text(encoding="utf-8")
+    text = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "reference" / "sandbox.md").read_text(encoding="utf-8")
     assert [(cloud, name) for cloud, part in PARTS.items() for name in part.switches if f"`{name}`" not in text] == []
 
 

@@ -322,7 +322,7 @@ def _seconds(duration: str) -> int:
 
 # ---- who may sign the repositories that lane kubelet installs from: the one place where their keys are pinned. A key that says another
 # expiry date, or has other subkeys, keeps its fingerprint and needs nothing here. One that its owner replaces needs a new line here, or
-# KEY_<NAME> in a pool's template (docs/kubelet_lane.md) until there is one
+# KEY_<NAME> in a pool's template (docs/how_to/kubelet_lane.md) until there is one
 
 # Docker's is in Docker's installation guide. Those of Docker, Kubernetes and NVIDIA were computed from the key files that Debian hands out in
 # its signed package extrepo-offline-data. Tailscale publishes no fingerprint: its own was computed from a stored copy of its key file, and is

@@ -123,7 +123,7 @@ if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
     [[ -n $expected && $came == "$expected" ]] || {
       rm -f "$key.new"
       die "the signing key of $1 is not the pinned one: expected $expected, came $came." \
-        "Take a newer tgp.gpu, or set $pin if its owner says that it is new (docs/kubelet_lane.md)"
+        "Take a newer tgp.gpu, or set $pin if its owner says that it is new (docs/how_to/kubelet_lane.md)"
     }
     mv -f "$key.new" "$key"
     place=$(sed -nE 's,.*https://([^/ ]+/[^/ ]*).*,\1,p' <<<"$3")

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Things of ours that no claim knows (L-12): machines, Nodes, mesh devices, keys. Case numbers O1 … O15 are those of docs/rules.md."""
+"""Things of ours that no claim knows (L-12): machines, Nodes, mesh devices, keys.
+
+Case numbers O1 … O15 are those of docs/reference/rules.md.
+"""
 
 from __future__ import annotations
 
