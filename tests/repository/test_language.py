@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words of the field, and no private ones: pages, documentation of plugins and roles, and messages use no phrase of PHRASES."""
+
+from __future__ import annotations
+
+import ast
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from .tree import ROOT, below, name
+
+# a pattern, and what to write instead
+PHRASES = {
+    r"patience": "rate limited, retrying in 12 s; exponential backoff",
+    r"left alone|leaves? \w+ alone|leaving \w+ alone": "backed off until, not changed, skipped",
+    r"rehears\w+": "dry run",
+    r"left-?overs?|what remains of": "orphaned, garbage-collected",
+    r"no claim knows|nobody knows|knows nobody": "without a claim; outcome unknown, looked up by name",
+    r"giv(?:e|es|en|ing) (?:\w+ ){0,4}back|gave (?:\w+ ){0,4}back|hand(?:s|ed)? back": "terminate, delete",
+    r"wish(?:es|ed)?": "spec, desired state, requirement",
+    r"let in|takes? in(?! \w+ (?:seconds|minutes))|taken in": "adopt",
+    r"told|telling": "event, reported, audit log",
+    r"on record": "claim, recorded",
+    r"(?<!there )is no (?!longer|more|less|other|such)": "must be ..., got ...",
+    r"whole or not at all": "atomic",
+    r"looks?, decides?,? (?:and )?acts?": "reconcile, plan, apply",
+    r"by (?:its|their) own word": "as the provider reports",
+    r"strangers?|somebody(?: else)?'?s?": "another owner, not managed by this cluster",
+    r"what (?:it|they|that) (?:is|are) worth": "what it permits",
+    r"thrown away": "deleted, discarded",
+    r"comes? to rest": "converges",
+    r"(?:is|are) at work": "is running",
+}
+# paths whose texts are not rewritten yet; one that is clean must leave the list
+PENDING: tuple[str, ...] = (
+    "README.md",
+    "SECURITY.md",
+    "docs/evidence/",
+    "docs/explanation/",
+    "docs/how_to/",
+    "docs/reference/",
+    "examples/",
+    "playbooks/",
+    "plugins/",
+    "roles/",
+    "sandbox/",
+)
+_PATTERN = re.compile("|".join(rf"(?P<p{index}>\b(?:{phrase})\b)" for index, phrase in enumerate(PHRASES)), re.IGNORECASE)
+_BLOCK = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
+_CODE = re.compile(r"^(?: {4}|\t)[^\n]*$|``[^`]+``|`[^`\n]+`|\]\([^)\s]+\)|https?://\S+|\b[CVO]\([^)]*\)", re.MULTILINE)
+
+
+def _markdown(path: Path) -> str:
+    return _CODE.sub(" ", _BLOCK.sub(lambda block: "\n" * block[0].count("\n"), path.read_text(encoding="utf-8")))
+
+
+def _strings(path: Path) -> str:
+    """What a Python file says to people: its string constants of two words and more, docstrings too; of f-strings the fixed parts."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return "\n".join(
+        _CODE.sub(" ", string) if "\n" not in string else re.sub(r"`[^`\n]+`", " ", string) for string in strings if " " in string
+    )
+
+
+def phrases(text: str) -> list[str]:
+    """The forbidden ones in it, each with what to write instead."""
+    found = []
+    for match in _PATTERN.finditer(text):
+        instead = list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(f"{line}: {match[0]!r}: write: {instead}")
+    return found
+
+
+def _texts() -> t.Iterator[tuple[Path, str]]:
+    for folder in ("docs", "roles", "playbooks", "extensions", "examples", "sandbox"):
+        for path in below(folder, suffix=".md"):
+            yield path, _markdown(path)
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"):
+        yield path, _markdown(path)
+    for folder in ("roles", "playbooks", "extensions", "examples"):
+        for suffix in (".yml", ".yaml"):
+            for path in below(folder, suffix=suffix):
+                yield path, re.sub(r"`[^`\n]+`|\{\{.*?\}\}", " ", path.read_text(encoding="utf-8"))
+    for path in below("plugins", suffix=".py"):
+        yield path, _strings(path)
+
+
+TEXTS = dict(_texts())
+
+
+@pytest.mark.parametrize("path", [path for path in TEXTS if not name(path).startswith(PENDING)], ids=name)
+def test_a_text_uses_the_words_of_the_field(path: Path) -> None:
+    assert phrases(TEXTS[path]) == []
+
+
+@pytest.mark.parametrize("pending", PENDING)
+def test_a_path_that_is_clean_leaves_the_list(pending: str) -> None:
+    assert [path for path, text in TEXTS.items() if name(path).startswith(pending) and phrases(text)]
+
+
+def test_a_private_phrase_is_found() -> None:
+    assert phrases("lambda asks for 12 s of patience") and phrases("budget.soft_percent 120 is no share")
+    assert not phrases("There is no plan. The pool is no longer there.")
