@@ -149,7 +149,7 @@ class Cluster:
                 try:
                     return base64.b64decode(holder[f"{name}-data"]).decode()
                 except (ValueError, TypeError) as error:
-                    raise ValueError(f"{path}: {name}-data is no text in base64") from error
+                    raise ValueError(f"{path}: {name}-data is not text in base64") from error
             return (folder / holder[name]).read_text(encoding="utf-8") if holder.get(name) else ""
 
         token = user.get("token") or (data(user, "tokenFile").strip() if user.get("tokenFile") else "")

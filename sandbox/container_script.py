@@ -193,7 +193,7 @@ class Script:
         return change
 
     def _pipe(self, pipeline: list[Simple], *, background: bool, conditional: bool, chained: str, excuse: bool) -> None:
-        """Commands joined by pipes: assignments take effect, text flows, and what is no text is noted as started."""
+        """Commands joined by pipes: assignments take effect, text flows, and what is not text is noted as started."""
         if len(pipeline) == 1 and self._assign(pipeline[0]):
             return
         if excuse and len(pipeline) == 1:

@@ -171,15 +171,15 @@ def _device_levers(flask_app: flask.Flask, box: Box) -> None:
     def join() -> t.Any:
         """Somebody logs in with a key; a refusal comes in the words of a node's log."""
         body = flask.request.get_json(force=True)
-        wish = dict(body) if isinstance(body, dict) else {}
-        if not {"key", "hostname"} <= set(wish) <= set(_JOIN) or not all(_fits(value, _JOIN[key]) for key, value in wish.items()):
+        spec = dict(body) if isinstance(body, dict) else {}
+        if not {"key", "hostname"} <= set(spec) <= set(_JOIN) or not all(_fits(value, _JOIN[key]) for key, value in spec.items()):
             return refuse(400, _JOIN_HINT)
-        if not all(_is_network(one) for one in wish.get("advertise_routes", [])):
+        if not all(_is_network(one) for one in spec.get("advertise_routes", [])):
             return refuse(400, "advertise_routes are networks like 10.1.0.0/16")
-        online = wish.pop("online", True)
+        online = spec.pop("online", True)
         with box.world.lock:
             try:
-                device = box.tailnet.join(wish.pop("key"), wish.pop("hostname"), **wish)
+                device = box.tailnet.join(spec.pop("key"), spec.pop("hostname"), **spec)
             except JoinRefused as refusal:
                 return refuse(409, str(refusal))
             device.online = online

@@ -76,7 +76,7 @@ class Hub:
         try:
             file = self._read()
         except (OSError, UnicodeDecodeError) as error:
-            return f"the hub's file cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+            return f"the hub's file cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
         if not self.config:
             return "there is no hub in this world"
         try:

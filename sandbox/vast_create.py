@@ -26,7 +26,7 @@ _PORT = re.compile(r"-p\s+(?:\d+:)?(\d+)(?:/(tcp|udp))?")
 
 
 @dataclasses.dataclass
-class Wish:
+class CreateRequest:
     """A checked request. ``ports`` are like 22/tcp, identity ports like 70000/tcp; ``price`` None = on demand."""
 
     image: str
@@ -46,39 +46,39 @@ class Wish:
 
 def create(world: World, number: int, body: t.Any) -> dict[str, t.Any]:
     """Make a contract of the offer; the answer, or the documented refusal. The caller holds the lock."""
-    wish, account = _checked(body), Account.of(world)
+    spec, account = _checked(body), Account.of(world)
     offer = next((one for one in world.offers if one.cloud == "vast" and one.type == str(number)), None)
     if offer is None:
         raise no_such_ask(number, gone=False)
-    if wish.price is not None and not Decimal("0.001") <= wish.price <= 128:
+    if spec.price is not None and not Decimal("0.001") <= spec.price <= 128:
         raise Refused(400, "invalid_price", "price must be between 0.001 and 128 $/hr.")
     if offer.stock <= 0:
-        raise no_such_ask(number, gone=wish.cancel)
-    if wish.disk > offer.details["row"]["disk_space"]:
-        raise invalid(f"disk: {wish.disk:g} GB is more than the {offer.details['row']['disk_space']:g} GB that are free.")
-    if wish.vm:
-        _check_vm(wish, offer, account)
-    _check_money(world, account, offer, wish)
-    if wish.price is not None and wish.price < offer.details["min_bid"]:
-        machine = world.store(_machine(world, account, offer, wish), disk_hour(offer, wish.disk))
+        raise no_such_ask(number, gone=spec.cancel)
+    if spec.disk > offer.details["row"]["disk_space"]:
+        raise invalid(f"disk: {spec.disk:g} GB is more than the {offer.details['row']['disk_space']:g} GB that are free.")
+    if spec.vm:
+        _check_vm(spec, offer, account)
+    _check_money(world, account, offer, spec)
+    if spec.price is not None and spec.price < offer.details["min_bid"]:
+        machine = world.store(_machine(world, account, offer, spec), disk_hour(offer, spec.disk))
         machine.details["intended"] = "stopped"
-        said = f"Bid {wish.price} is below the minimum of {offer.details['min_bid']}."
+        said = f"Bid {spec.price} is below the minimum of {offer.details['min_bid']}."
         raise Refused(account.switches.low_bid_status, "bid_too_low", said, new_contract=int(machine.id))
-    if wish.running and account.switches.start_failures > 0:
+    if spec.running and account.switches.start_failures > 0:
         account.switches.start_failures -= 1
-        if wish.cancel:
+        if spec.cancel:
             raise no_such_ask(number, gone=True)
-        wish.running = False
-    machine = _machine(world, account, offer, wish)
-    if wish.running:
+        spec.running = False
+    machine = _machine(world, account, offer, spec)
+    if spec.running:
         world.rent(machine)
     else:
-        world.store(machine, disk_hour(offer, wish.disk))
+        world.store(machine, disk_hour(offer, spec.disk))
         machine.details["intended"] = "stopped"
     return {"success": True, "new_contract": int(machine.id), "instance_api_key": machine.details["key"]}
 
 
-def _checked(body: t.Any) -> Wish:
+def _checked(body: t.Any) -> CreateRequest:
     """Form and limits of every field."""
     if not isinstance(body, dict):
         raise invalid("the body must be an object")
@@ -113,7 +113,7 @@ def _checked(body: t.Any) -> Wish:
     if body.get("volume_info"):
         raise invalid("volume_info: virtual machines have no volumes" if vm else "volume_info: no such volume")
     cancel = body.get("cancel_unavail")
-    return Wish(
+    return CreateRequest(
         image=image,
         disk=float(disk),
         label=label,
@@ -170,7 +170,7 @@ def _ports(options: dict[str, str], runtype: str) -> list[str]:
         if name.startswith("-p"):
             match = _PORT.fullmatch(name.strip())
             if match is None:
-                raise invalid(f"env: {name[:40]} is no port mapping")
+                raise invalid(f"env: {name[:40]} is not a port mapping")
             if not (1 <= int(match[1]) <= HIGHEST_PORT or int(match[1]) >= FIRST_IDENTITY):
                 raise invalid(f"env: {name[:40]}: a port is 1 to {HIGHEST_PORT}, an identity port {FIRST_IDENTITY} or more")
             found.append(f"{int(match[1])}/{match[2] or 'tcp'}")
@@ -184,22 +184,22 @@ def _ports(options: dict[str, str], runtype: str) -> list[str]:
     return ports
 
 
-def _check_vm(wish: Wish, offer: Offer, account: Account) -> None:
-    if not wish.image.startswith(VM_IMAGES):
+def _check_vm(spec: CreateRequest, offer: Offer, account: Account) -> None:
+    if not spec.image.startswith(VM_IMAGES):
         raise invalid(f"image: a virtual machine needs an image of {VM_IMAGES}*")
     if not offer.details["row"]["vms_enabled"]:
         raise invalid("This machine does not support virtual machines.")
-    if not wish.runtype.startswith("ssh"):
+    if not spec.runtype.startswith("ssh"):
         raise invalid("runtype: virtual machines can only be reached by ssh")
-    if any(name.startswith("-v") for name in wish.options):
+    if any(name.startswith("-v") for name in spec.options):
         raise invalid("env: virtual machines have no volumes")
     if not account.keys():
         raise Refused(400, "no_ssh_key_for_vm", "A virtual machine needs an SSH key in your account before it is created.")
 
 
-def _check_money(world: World, account: Account, offer: Offer, wish: Wish) -> None:
-    gpus = offer.price_hour if wish.price is None else wish.price
-    hour = gpus + premium_hour(offer, bid=wish.price is not None) + disk_hour(offer, wish.disk)
+def _check_money(world: World, account: Account, offer: Offer, spec: CreateRequest) -> None:
+    gpus = offer.price_hour if spec.price is None else spec.price
+    hour = gpus + premium_hour(offer, bid=spec.price is not None) + disk_hour(offer, spec.disk)
     if account.left(world) <= 0:
         raise Refused(400, "insufficient_credit", "Your account lacks credit; see the billing page.")
     limit = account.switches.spend_limit
@@ -207,27 +207,27 @@ def _check_money(world: World, account: Account, offer: Offer, wish: Wish) -> No
         raise Refused(400, "spend_rate_limit", f"New accounts can spend at most ${limit} per hour.")
 
 
-def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machine:
+def _machine(world: World, account: Account, offer: Offer, spec: CreateRequest) -> Machine:
     number, now = account.next_contract(), world.clock.now()
     facts = offer.details["row"]
     key, host = f"{world.random.getrandbits(256):064x}", 20 + facts["machine_id"] % 200
     base = 40_000 + (number * 64) % 20_000
-    outside = {port: str(base + index) for index, port in enumerate(wish.ports) if index < facts["direct_port_count"]}
-    inside = {port: _inside(port, outside.get(port)) for port in wish.ports}
+    outside = {port: str(base + index) for index, port in enumerate(spec.ports) if index < facts["direct_port_count"]}
+    inside = {port: _inside(port, outside.get(port)) for port in spec.ports}
     public = f"203.0.113.{host}"
-    hostname = next((name[2:].strip() for name in wish.options if name.startswith("-h")), f"C.{number}")
+    hostname = next((name[2:].strip() for name in spec.options if name.startswith("-h")), f"C.{number}")
     details: dict[str, t.Any] = {
-        "system": "ubuntu" if wish.vm else "container",
+        "system": "ubuntu" if spec.vm else "container",
         "addresses": (public, f"172.17.{number // 250 % 250}.{number % 250 + 2}"),
-        "image": wish.image,
-        "runtype": wish.runtype,
-        "onstart": wish.onstart,
-        "disk": wish.disk,
-        "bid": wish.price,
-        "premium": premium_hour(offer, bid=wish.price is not None),
-        "label": wish.label,
-        "image_args": wish.arguments,
-        "extra_env": [*wish.variables.items(), *wish.options.items()],
+        "image": spec.image,
+        "runtype": spec.runtype,
+        "onstart": spec.onstart,
+        "disk": spec.disk,
+        "bid": spec.price,
+        "premium": premium_hour(offer, bid=spec.price is not None),
+        "label": spec.label,
+        "image_args": spec.arguments,
+        "extra_env": [*spec.variables.items(), *spec.options.items()],
         "wanted_ports": list(inside.values()),
         "mapped": {inside[port]: free for port, free in outside.items()},
         "key": key,
@@ -239,17 +239,17 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
         "end": now.timestamp() + facts["duration"],
         "ssh_keys": [dict(one) for one in account.keys()],
     }
-    if wish.vm:
-        details["environment"] = account.variables | wish.variables
+    if spec.vm:
+        details["environment"] = account.variables | spec.variables
     else:
-        details["command"] = _command(wish)
-        details["when_done"] = "exit" if wish.runtype == "args" else "stay"  # Vast's own start-up goes on after onstart
+        details["command"] = _command(spec)
+        details["when_done"] = "exit" if spec.runtype == "args" else "stay"  # Vast's own start-up goes on after onstart
         details["ports"] = [int(port.split("/")[0]) for port in inside.values()]
         given = {f"VAST_{port.split('/')[1].upper()}_PORT_{port.split('/')[0]}": free for port, free in outside.items()}
         given |= {"PUBLIC_IPADDR": public, "CONTAINER_ID": str(number), "VAST_CONTAINERLABEL": f"C.{number}"}
-        details["environment"] = {**account.variables, **wish.variables, **given, "CONTAINER_API_KEY": key}
-    script = wish.onstart if wish.vm and wish.onstart.startswith("#!") else None  # a guest runs only what has a shebang
-    name = wish.label or ""
+        details["environment"] = {**account.variables, **spec.variables, **given, "CONTAINER_API_KEY": key}
+    script = spec.onstart if spec.vm and spec.onstart.startswith("#!") else None  # a guest runs only what has a shebang
+    name = spec.label or ""
     machine = Machine(str(number), "vast", name, hostname, offer, now, payload=script, details=details)
     machine.traffic_prices = offer.details["traffic"]
     life.follow(world, machine)
@@ -262,11 +262,11 @@ def _inside(port: str, outside: str | None) -> str:
     return f"{outside}/{protocol}" if outside and int(number) >= FIRST_IDENTITY else port
 
 
-def _command(wish: Wish) -> str:
+def _command(spec: CreateRequest) -> str:
     """What the container runs: the start script, or its entry point with the arguments."""
-    if wish.runtype != "args":
-        return wish.onstart
-    shell = wish.onstart.strip() in ("/bin/sh", "/bin/bash", "sh", "bash", "")
-    if shell and len(wish.arguments) == 2 and wish.arguments[0] == "-c":
-        return wish.arguments[1]
-    return " ".join(part for part in (wish.onstart, shlex.join(wish.arguments)) if part)
+    if spec.runtype != "args":
+        return spec.onstart
+    shell = spec.onstart.strip() in ("/bin/sh", "/bin/bash", "sh", "bash", "")
+    if shell and len(spec.arguments) == 2 and spec.arguments[0] == "-c":
+        return spec.arguments[1]
+    return " ".join(part for part in (spec.onstart, shlex.join(spec.arguments)) if part)

@@ -28,7 +28,7 @@ class ActionModule(InProcess):
 
 
 def _wait_for_the_worker() -> None:
-    """Put our handler before Ansible's; only where a play is at work."""
+    """Put our handler before Ansible's; only where a play is running."""
     before: dict[int, t.Any] = {signal_number: signal.getsignal(signal_number) for signal_number in _SIGNALS}
     if not all(type(getattr(entry, "__self__", None)).__name__ == "TaskQueueManager" for entry in before.values()):
         return

@@ -192,7 +192,7 @@ class ActionModule(ActionBase):
         for given in levels if isinstance(levels, list) else [levels]:
             variables = self._templar.template(given) if given else {}
             if not isinstance(variables, dict):
-                raise AnsibleActionFail(f"environment is no mapping of names to values, but {type(variables).__name__}.")
+                raise AnsibleActionFail(f"environment must map names to values, got {type(variables).__name__}.")
             environment.update({str(name): str(value) for name, value in variables.items()})
         return environment
 
@@ -232,7 +232,7 @@ class AsyncTimeout(BaseException):
 
 @contextlib.contextmanager
 def _within(seconds: int) -> t.Iterator[None]:
-    """Raise AsyncTimeout after that many seconds; 0 is no limit. The alarm of the task's ``timeout`` stays when it comes sooner."""
+    """Raise AsyncTimeout after that many seconds; 0 is not a limit. The alarm of the task's ``timeout`` stays when it comes sooner."""
     others, _interval = signal.getitimer(signal.ITIMER_REAL)
     if not seconds or 0 < others <= seconds:
         yield

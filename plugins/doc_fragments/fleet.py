@@ -123,7 +123,7 @@ options:
     version_added: 0.2.0
   max_remove_per_run:
     description:
-      - How many nodes of one pool a run gives back at most for each of the reasons that can wait. Without it any number of idle nodes, and
+      - How many nodes of one pool a run terminates at most for each voluntary reason. Without it any number of idle nodes, and
         one that drifted and one that is used too little.
       - Taken from E(TGP_MAX_REMOVE_PER_RUN) when not given.
     type: int
@@ -153,15 +153,15 @@ options:
         type: str
         default: UTC
       soft_percent:
-        description: From this share of the amount on people are told.
+        description: From this percentage of the amount on a notice is sent.
         type: int
         default: 80
       action:
         description:
           - What is done when the amount is used up. V(stop_launch) launches nothing more.
-          - V(drain_idle) also lets C(reap) give back idle machines at once, whatever C(consolidationPolicy), C(consolidateAfter), C(minAge)
+          - V(drain_idle) also lets C(reap) terminate idle machines at once, whatever C(consolidationPolicy), C(consolidateAfter), C(minAge)
             and C(minNodes) say.
-          - V(drain_all) lets it give back all machines.
+          - V(drain_all) lets it terminate all machines.
         type: str
         choices: [stop_launch, drain_idle, drain_all]
         default: stop_launch
@@ -172,7 +172,7 @@ options:
     type: str
   notify_url:
     description:
-      - Where people are told of what they should know at once, by an HTTP POST with a JSON body (docs/reference/events.md). That it cannot be
+      - Where urgent notices are sent, by an HTTP POST with a JSON body (docs/reference/events.md). That it cannot be
         reached fails no run.
       - Taken from E(TGP_NOTIFY_URL) when not given.
     type: str

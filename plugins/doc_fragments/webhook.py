@@ -63,7 +63,7 @@ options:
         C([address]:port); without a port those of http and https are meant.
       - The host of O(webhook_url) gets them anyhow, and so do machines of O(webhook_machines) and of the environment.
       - A machine of a document whose address leads to any other host is refused before any call, because who may write a document
-        need not know the key. A key of C(credentialsRef) also goes to the machines beside it, if the document is no object of the cluster.
+        need not know the key. A key of C(credentialsRef) also goes to the machines beside it, if the document is not an object of the cluster.
       - Taken from E(WEBHOOK_HOSTS), separated by commas, when not given.
     type: list
     elements: str

@@ -46,7 +46,7 @@ options:
     description:
       - V(auto) sets variables by which tasks reach the machines themselves, or fail.
       - V(local) sets C(ansible_connection=local) for every host. Tasks for these hosts then run on the controller, once for each machine.
-        It is for plays that only use the variables of the hosts. It has no environment variable, and is no default since 0.2.0.
+        It is for plays that only use the variables of the hosts. It has no environment variable, and is not a default since 0.2.0.
     type: str
     choices: [auto, local]
     default: auto

@@ -24,7 +24,7 @@ options:
     type: path
     required: true
   accept_refused:
-    description: Take refused steps for no problem. They are told all the same, and RV(outcome) is C(partial).
+    description: Do not fail because of refused steps. They are reported all the same, and RV(outcome) is C(partial).
     type: bool
     default: false
   lock_wait:
@@ -113,7 +113,7 @@ destroy:
   type: list
   elements: str
   returned: always
-leftovers:
+orphans:
   description: Things of ours without a claim that M(tgp.gpu.fleet_teardown) removes.
   type: list
   elements: dict

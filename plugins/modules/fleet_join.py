@@ -13,7 +13,7 @@ description:
   - A node that is complete gets its labels and annotations, loses the startup taint and counts as C(Ready) at once, whatever the others do.
   - A container of lane C(service) is complete when it is in the tailnet and its health path answers; it gets a Service in the cluster and
     a line in its pool's list of endpoints.
-  - A machine that is not complete at its deadline, or that never can be, is explained on one screen (docs/how_to/diagnosis.md), given back and
+  - A machine that is not complete at its deadline, or that never can be, is explained on one screen (docs/how_to/diagnosis.md), terminated and
     booked as a failed join. What was seen of it stays in an evidence file without secrets below C(state_dir)/evidence.
   - Nodes in use whose labels, annotations or taints of ours were changed or lost get them back (C(result) is C(repaired)).
 version_added: 0.1.0

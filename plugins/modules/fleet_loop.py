@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_loop
-short_description: Rent for waiting pods and give back, again and again until stopped
+short_description: Rent for waiting pods and terminate, again and again until stopped
 description:
   - Does over and over what M(tgp.gpu.fleet_plan) in mode V(autoscale), M(tgp.gpu.fleet_scale), M(tgp.gpu.fleet_join) without waiting, and
     M(tgp.gpu.fleet_unlock) do one after the other. Each time is a run of its own, with its own lock and report. While another run holds the
@@ -72,7 +72,7 @@ launched:
   type: int
   returned: outside check mode
 gone:
-  description: How many machines were given back or switched off.
+  description: How many machines were terminated or switched off.
   type: int
   returned: outside check mode
 """

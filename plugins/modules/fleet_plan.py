@@ -6,11 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_plan
-short_description: Look at everything, decide what to rent and what to give back, and record the decision
+short_description: Plan what to rent and what to terminate, and record the plan
 description:
   - Observes clouds, mesh, cluster and claims, and works out by pure rules what should happen, with a reason and a price for each step.
   - In check mode that plan is all that happens; nothing is written anywhere.
-  - Otherwise the decisions are written into the claims (new machines as C(Pending), machines to give back with their reason), so that
+  - Otherwise the decisions are written into the claims (new machines as C(Pending), machines to terminate with their reason), so that
     M(tgp.gpu.fleet_launch) and M(tgp.gpu.fleet_teardown) can carry them out, now or in a later run.
   - Takes the run lock and keeps it until M(tgp.gpu.fleet_unlock), because plan and launch have to see the same world.
 version_added: 0.1.0
@@ -20,17 +20,17 @@ options:
   mode:
     description:
       - V(provision) brings pools up to the wanted number of machines.
-      - V(reap) gives back what is idle, expired, broken or forgotten.
+      - V(reap) terminates what is idle, expired, broken or orphaned.
       - V(everything) is both in one; a pool that gets a machine gives none of the same shape back.
       - V(autoscale) is V(reap), and rents what C(minNodes), C(replicas), GPURequests and pods that wait for GPUs ask for; it takes no
         O(pools) or O(nodes).
-      - V(destroy) gives back what O(names), O(pools) or O(all) say.
+      - V(destroy) terminates what O(names), O(pools) or O(all) say.
     type: str
     choices: [provision, reap, everything, autoscale, destroy]
     required: true
   pools:
     description:
-      - Only these pools, by name or namespace/name, get machines (V(provision), V(everything)) or are given back (V(destroy)). Empty means
+      - Only these pools, by name or namespace/name, get machines (V(provision), V(everything)) or are terminated (V(destroy)). Empty means
         all for the first two.
       - What goes by itself goes from all pools, so V(reap) and V(autoscale) refuse it.
     type: list
@@ -45,16 +45,16 @@ options:
       - For V(provision) and V(everything).
     type: raw
   names:
-    description: Machines to give back, by name (V(destroy)).
+    description: Machines to terminate, by name (V(destroy)).
     type: list
     elements: str
     default: []
   all:
-    description: Give back every machine of this cluster (V(destroy)); not together with O(names) or O(pools).
+    description: Terminate every machine of this cluster (V(destroy)); not together with O(names) or O(pools).
     type: bool
     default: false
   force:
-    description: Give back although pods refuse to leave (V(destroy)); they are deleted when the drain's time is over.
+    description: Terminate although pods refuse to leave (V(destroy)); they are deleted when the drain's time is over.
     type: bool
     default: false
   save_to:
@@ -92,7 +92,7 @@ EXAMPLES = r"""
     nodes: 1
   check_mode: true
 
-- name: Save what would be rented and given back, for somebody to approve
+- name: Save what would be rented and terminated, for approval
   tgp.gpu.fleet_plan:
     mode: everything
     documents: [examples/lambda.yml]
@@ -140,7 +140,7 @@ destroy:
   type: list
   elements: str
   returned: always
-leftovers:
+orphans:
   description: Things of ours without a claim that M(tgp.gpu.fleet_teardown) removes.
   type: list
   elements: dict

@@ -9,7 +9,7 @@ module: fleet_rejoin
 short_description: Make new enrolment secrets for a machine that has not become a node
 description:
   - For a rented machine of lane V(kubelet) that exists and is paid for, but whose join failed half-way or whose user data never arrived.
-  - Takes back its old mesh key and bootstrap token, makes new ones, and writes what the machine has to be told (a C(#cloud-config)) to
+  - Takes back its old mesh key and bootstrap token, makes new ones, and writes the configuration of the machine (a C(#cloud-config)) to
     O(dest). Role C(tgp.gpu.join_kubelet) brings that to the machine over SSH.
   - The result holds no secret. The deadline of the join is not moved.
 version_added: 0.1.0
@@ -22,17 +22,17 @@ options:
     required: true
   state:
     description:
-      - V(told) makes the secrets and writes them to O(dest).
-      - V(answered) waits until the machine asks for its certificate and approves that, for this very node name only; whatever else its
+      - V(rendered) makes the secrets and writes them to O(dest).
+      - V(approved) waits until the machine asks for its certificate and approves that, for this very node name only; whatever else its
         token asks for is denied, and the task fails. M(tgp.gpu.fleet_join) does the same for as long as it waits.
     type: str
-    choices: [told, answered]
-    default: told
+    choices: [rendered, approved]
+    default: rendered
   dest:
-    description: File on the controller that gets the user data, a secret, readable by its owner alone. Needed with O(state=told).
+    description: File on the controller that gets the user data, a secret, readable by its owner alone. Needed with O(state=rendered).
     type: path
   timeout:
-    description: Seconds to wait for its request, with O(state=answered).
+    description: Seconds to wait for its request, with O(state=approved).
     type: int
     default: 300
   lock_wait:
@@ -71,7 +71,7 @@ address:
   type: str
   returned: always
 login:
-  description: The user whom the Ubuntu images of its cloud let in over SSH, empty when that is unknown (own machines).
+  description: The SSH user of the Ubuntu images of its cloud, empty when that is unknown (own machines).
   type: str
   returned: always
 deadline:
@@ -93,13 +93,13 @@ from ..module_utils.runs.rejoin import rejoin
 SPEC = dict(
     argument_spec=dict(
         name=dict(type="str", required=True),
-        state=dict(type="str", choices=["told", "answered"], default="told"),
+        state=dict(type="str", choices=["rendered", "approved"], default="rendered"),
         dest=dict(type="path"),
         timeout=dict(type="int", default=300),
         lock_wait=dict(type="int", default=900),
         **FLEET_SPEC,
     ),
-    required_if=[("state", "told", ["dest"])],
+    required_if=[("state", "rendered", ["dest"])],
     supports_check_mode=True,
 )
 

@@ -10,7 +10,7 @@ short_description: Say where the money went
 description:
   - Adds up what machines of this cluster cost by day, pool, cloud, model, what it was good for and why machines went, with dollars per useful
     GPU hour, the forecast of day and month, and the state of every budget.
-  - Reads the ledger and the claims, and asks no cloud. What machines cost that have no claim is in the report once they are given back.
+  - Reads the ledger and the claims, and asks no cloud. What machines cost that have no claim is in the report once they are terminated.
   - A machine is useful from the first pod that a run saw at work on it to its last idle time or its end. A service is so from its first answer.
     Lines of older versions do not say when that was, so their use is C(unknown).
   - The parts add up to the lines of the ledger exactly. Lines that cannot be read are named, and every sum is "at least" then.

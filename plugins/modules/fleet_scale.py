@@ -6,27 +6,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_scale
-short_description: Rent and give back what a plan decided, side by side
+short_description: Rent and terminate what a plan decided, side by side
 description:
   - Does what M(tgp.gpu.fleet_launch) does for claims that wait for their machine, and what M(tgp.gpu.fleet_teardown) does for those to be
-    given back, at the same time. No launch waits for a drain, and no drain for a launch.
+    terminated, at the same time. No launch waits for a drain, and no drain for a launch.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 options:
   names:
-    description: Only these claims. Empty means all that wait for their machine or are to be given back.
+    description: Only these claims. Empty means all that wait for their machine or are to be terminated.
     type: list
     elements: str
     default: []
   only_named:
     description:
       - Take O(names) as it stands, so that an empty one means no machine at all.
-      - Needed wherever O(names) is what a plan decided. A plan with nothing but leftovers names no claim, and those that it left waiting,
+      - Needed wherever O(names) is what a plan decided. A plan with nothing but orphans names no claim, and those that it left waiting,
         for a limit or a budget, must not be rented for.
     type: bool
     default: false
-  leftovers:
+  orphans:
     description: Things without a claim to be removed, as M(tgp.gpu.fleet_plan) returns them.
     type: list
     elements: dict
@@ -42,12 +42,12 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Rent and give back what fleet_plan decided
+- name: Rent and terminate what fleet_plan decided
   tgp.gpu.fleet_scale:
     run_id: "{{ plan_result.run_id }}"
     names: "{{ plan_result.launch + plan_result.destroy }}"
     only_named: true
-    leftovers: "{{ plan_result.leftovers }}"
+    orphans: "{{ plan_result.orphans }}"
     documents: [examples/lambda.yml]
   register: scale_result
 """
@@ -83,7 +83,7 @@ SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
         only_named=dict(type="bool", default=False),
-        leftovers=dict(type="list", elements="dict", default=[]),
+        orphans=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

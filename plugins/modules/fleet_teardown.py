@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_teardown
-short_description: Drain and give back the machines that were decided to go
+short_description: Drain and terminate the machines that a plan decided to end
 description:
   - For each claim with a deletion it drains the node, destroys the machine, waits until the cloud says that it is gone, removes the mesh
     device, the key, the Node and the token, writes the ledger line and only then removes the claim. Every step is recorded before the next.
@@ -27,11 +27,11 @@ options:
     type: bool
     default: false
   unrecorded:
-    description: Claims that are left out, as returned by M(tgp.gpu.fleet_plan). What it decided about them is not on record.
+    description: Claims that are left out, as returned by M(tgp.gpu.fleet_plan). Its decisions about them are not stored.
     type: list
     elements: str
     default: []
-  leftovers:
+  orphans:
     description: Things without a claim to remove, as returned by M(tgp.gpu.fleet_plan).
     type: list
     elements: dict
@@ -47,18 +47,18 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Decide to give back all machines of a pool
+- name: Decide to terminate all machines of a pool
   tgp.gpu.fleet_plan:
     mode: destroy
     pools: [a10]
     documents: [examples/lambda.yml]
   register: plan_result
 
-- name: Give them back
+- name: Terminate them
   tgp.gpu.fleet_teardown:
     run_id: "{{ plan_result.run_id }}"
     documents: [examples/lambda.yml]
-    leftovers: "{{ plan_result.leftovers }}"
+    orphans: "{{ plan_result.orphans }}"
 """
 
 RETURN = r"""
@@ -93,7 +93,7 @@ SPEC = dict(
         names=dict(type="list", elements="str", default=[]),
         only_named=dict(type="bool", default=False),
         unrecorded=dict(type="list", elements="str", default=[]),
-        leftovers=dict(type="list", elements="dict", default=[]),
+        orphans=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

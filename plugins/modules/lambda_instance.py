@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: lambda_instance
-short_description: Rent or give back one machine of Lambda Cloud
+short_description: Rent or terminate one machine of Lambda Cloud
 description:
   - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Lambda's names
     are not unique.
@@ -108,7 +108,7 @@ EXAMPLES = r"""
     wait: false
   register: rented
 
-- name: Give it back
+- name: Terminate it
   tgp.gpu.lambda_instance:
     name: tgp-demo
     state: absent

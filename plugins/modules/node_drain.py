@@ -13,7 +13,7 @@ description:
   - For V(Empty), V(Underutilized) and V(Drifted) a drain that does not end in time is undone and the node is usable again. For V(Expired) and
     V(Unhealthy) what is left is deleted so that its own grace fits before the deadline. For V(Manual) it fails, and the node stays cordoned.
     For V(SpotLost) each pod is evicted once and nothing is waited for.
-  - In check mode evictions are rehearsed by the server and nothing changes.
+  - In check mode evictions are a dry run on the server and nothing changes.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)

@@ -20,7 +20,7 @@ options:
     elements: str
     required: true
   newer_than:
-    description: A time in RFC 3339. Nodes that were made before are somebody else's and are not taken.
+    description: A time in RFC 3339. Nodes that were created before are ignored.
     type: str
   gpu_resource:
     description: The resource that has to be allocatable.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: paperspace_machine
-short_description: Rent or give back one machine of Paperspace
+short_description: Rent or terminate one machine of Paperspace
 description:
   - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Paperspace's names are not unique
     and it has no tags. A machine is taken for one of this collection when its name begins with V(tgp-), or when this host has recorded its
@@ -111,7 +111,7 @@ EXAMPLES = r"""
     wait: false
   register: rented
 
-- name: Give it back, with its startup script
+- name: Terminate it, with its startup script
   tgp.gpu.paperspace_machine:
     name: tgp-demo
     state: absent

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: runpod_pod
-short_description: Rent or give back one pod of RunPod
+short_description: Rent or terminate one pod of RunPod
 description:
   - Makes sure that one pod of a name exists, or that none does. The name is the identity, because RunPod's names are not unique.
   - A pod is an unprivileged container. It cannot be a node of a cluster.
@@ -138,7 +138,7 @@ EXAMPLES = r"""
     wait: false
   register: rented
 
-- name: Give it back
+- name: Terminate it
   tgp.gpu.runpod_pod:
     name: tgp-demo
     state: absent
@@ -266,7 +266,7 @@ def _check_ports(ports: list[str]) -> None:
     for port in ports:
         number, _slash, kind = port.partition("/")
         if kind not in ("tcp", "http") or not number.isdecimal() or not 0 < int(number) < 65536:
-            raise InvalidInput(f"{port!r} is no port of a pod.", remedy="Write 22/tcp or 8888/http; RunPod carries no UDP.")
+            raise InvalidInput(f"{port!r} is not a port of a pod.", remedy="Write 22/tcp or 8888/http; RunPod carries no UDP.")
 
 
 def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: tailscale_device
 short_description: Remove devices from the tailnet, or set their tags, approval and key expiry
 description:
-  - Works on all given devices in one call. What is gone already is no failure.
+  - Works on all given devices in one call. A device that is gone already is not a failure.
   - Devices are found by the hostname their machine asked for, never by the name the mesh made of it, which has a C(-1) at its end
     when the wanted name was taken.
 version_added: 0.1.0
@@ -140,7 +140,7 @@ removed:
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
-from ..module_utils.mesh.device_batch import DeviceWish, assure, difference, remove
+from ..module_utils.mesh.device_batch import DeviceSpec, assure, difference, remove
 from ..module_utils.mesh.results import device_result
 
 SPEC = dict(
@@ -167,8 +167,8 @@ def run(task: Task) -> dict:
         if params["state"] == "absent":
             outcome = remove(mesh, hostnames, ids, tags or (), dry=task.check_mode)
         else:
-            wish = DeviceWish(None if tags is None else tuple(tags), params["authorized"], params["key_expiry"])
-            outcome = assure(mesh, hostnames, ids, wish, dry=task.check_mode)
+            spec = DeviceSpec(None if tags is None else tuple(tags), params["authorized"], params["key_expiry"])
+            outcome = assure(mesh, hostnames, ids, spec, dry=task.check_mode)
     finally:
         mesh.close()
     for text in outcome.warnings:

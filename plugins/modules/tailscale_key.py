@@ -9,7 +9,7 @@ module: tailscale_key
 short_description: Make or revoke the keys with which machines join the tailnet
 description:
   - Makes one key per node, all in one call. A key works once, is preauthorised, carries the tags and ends after an hour by default.
-  - The secret of a key is told once, when it is made. A valid key that exists already is left alone and its secret cannot be read
+  - The secret of a key is returned once, when it is made. A valid key that exists already is not changed and its secret cannot be read
     again; O(renew=true) replaces it.
   - When the answer to a create call is lost, the key it may have made is found by its description, revoked, and made anew.
 version_added: 0.1.0
@@ -117,7 +117,7 @@ tailscale_keys:
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
-from ..module_utils.mesh.key_batch import KeyWish, issue, revoke
+from ..module_utils.mesh.key_batch import KeySpec, issue, revoke
 from ..module_utils.mesh.results import key_difference
 
 SPEC = dict(
@@ -143,8 +143,8 @@ def run(task: Task) -> dict:
     mesh = connect(task)
     try:
         if present:
-            wish = KeyWish(tuple(params["tags"]), params["ephemeral"], params["expiry_seconds"], params["renew"])
-            keys = issue(mesh, params["nodes"], wish, now=now, dry=dry)
+            spec = KeySpec(tuple(params["tags"]), params["ephemeral"], params["expiry_seconds"], params["renew"])
+            keys = issue(mesh, params["nodes"], spec, now=now, dry=dry)
         else:
             keys = revoke(mesh, params["nodes"], params["ids"], now=now, dry=dry)
     finally:

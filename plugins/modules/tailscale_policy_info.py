@@ -100,7 +100,7 @@ import ipaddress
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
-from ..module_utils.mesh.tailscale.policy import POD_NETWORKS, PolicyWish, report
+from ..module_utils.mesh.tailscale.policy import POD_NETWORKS, PolicySpec, report
 
 SPEC = dict(
     argument_spec=dict(
@@ -117,7 +117,7 @@ SPEC = dict(
 
 def run(task: Task) -> dict:
     params = task.params
-    wish = PolicyWish(
+    spec = PolicySpec(
         tuple(dict.fromkeys(params["tags"])),
         params["control_planes"] or "",
         tuple(map(_network, params["advertise_routes"])),
@@ -126,7 +126,7 @@ def run(task: Task) -> dict:
     )
     mesh = connect(task)
     try:
-        policy_report = report(mesh, wish)
+        policy_report = report(mesh, spec)
     finally:
         mesh.close()
     return dict(
@@ -134,7 +134,7 @@ def run(task: Task) -> dict:
         ok=not policy_report.problems,
         problems=policy_report.problems,
         unseen=policy_report.unseen,
-        policy_snippet=wish.snippet(),
+        policy_snippet=spec.snippet(),
     )
 
 
@@ -143,7 +143,7 @@ def _network(text: str) -> str:
         return str(ipaddress.ip_network(text))
     except ValueError as error:
         raise InvalidInput(
-            f"{text!r} is no network: {error}.", remedy="Write it like 10.0.0.0/24.", field="advertise_routes"
+            f"{text!r} is not a network: {error}.", remedy="Write it like 10.0.0.0/24.", field="advertise_routes"
         ) from None
 
 

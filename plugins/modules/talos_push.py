@@ -12,7 +12,7 @@ description:
     C(talosctl apply-config --insecure) does, without that program.
   - In that mode a machine proves nothing about itself, and a configuration holds the cluster's secrets. So it is sent only through
     the mesh, into a network of O(trusted_networks), or to the machine whose fingerprint is given - never just so to an address on the internet.
-  - A machine that has a configuration is left alone. Which one it has cannot be seen from outside.
+  - A machine that has a configuration is not changed. Which one it has cannot be seen from outside.
   - In check mode machines are only asked whether they are in maintenance mode; no configuration is sent.
   - No configuration is printed or returned.
 version_added: 0.1.0

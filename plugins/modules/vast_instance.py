@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vast_instance
-short_description: Rent or give back one machine of Vast.ai
+short_description: Rent or terminate one machine of Vast.ai
 description:
   - Makes sure that one machine of a name exists, or that none does. The name is the machine's label, and the identity.
   - The cheapest offer that fits is rented. When it is gone meanwhile, the next one is tried. What a refused bid leaves behind is destroyed.
@@ -154,7 +154,7 @@ EXAMPLES = r"""
     wait: false
   register: rented
 
-- name: Give it back
+- name: Terminate it
   tgp.gpu.vast_instance:
     name: tgp-vast-demo
     state: absent

@@ -196,7 +196,7 @@ import re
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.wireguard.hub import Order, bring_in_line
-from ..module_utils.mesh.wireguard.peers import wishes
+from ..module_utils.mesh.wireguard.peers import specs
 
 SPEC = dict(
     argument_spec=dict(
@@ -229,12 +229,12 @@ def run(task: Task) -> dict:
     params = task.params
     interface = params["interface"]
     if not _INTERFACE.fullmatch(interface):
-        raise InvalidInput(f'interface "{interface}" is no name of an interface (1 to 15 letters, digits and _ = + . -).')
+        raise InvalidInput(f'interface "{interface}" is not a name of an interface (1 to 15 letters, digits and _ = + . -).')
     order = Order(
         cluster_id=params["cluster_id"],
         interface=interface,
         config_file=params["config_file"] or f"/etc/wireguard/{interface}.conf",
-        wanted=tuple(wishes(params["cluster_id"], params["peers"] or [], params["state"])),
+        wanted=tuple(specs(params["cluster_id"], params["peers"] or [], params["state"])),
         state=params["state"],
         apply=params["apply"],
         allow_mass_delete=params["allow_mass_delete"],

@@ -23,8 +23,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Placement,
     Pod,
     Pool,
+    Specs,
     Toleration,
-    Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
@@ -38,24 +38,24 @@ _TOLERATES = (Toleration("tgp.io/ephemeral", "Exists"),)
 
 def rows() -> list[tuple[str, str]]:
     """What a run plans with its usual bound of five machines per pool."""
-    observation, wishes = _world(random.Random(7))
+    observation, specs = _world(random.Random(7))
     shapes = len({(frozenset(pod.requests.items()), pod.placement) for pod in observation.pods or ()})
     settings = Settings(mode="autoscale")
-    best, launches, placed = min(_timed(observation, wishes, settings) for _ in range(3))
+    best, launches, placed = min(_timed(observation, specs, settings) for _ in range(3))
     return [
         (f"P13 autoscale, {PODS} pods of {shapes} kinds, {OFFERS} offers, 5 machines a run and pool: seconds", f"{best:.2f}"),
         ("  machines; pods they are for", f"{launches}; {placed}"),
     ]
 
 
-def _timed(observation: Observation, wishes: Wishes, settings: Settings) -> tuple[float, int, int]:
+def _timed(observation: Observation, specs: Specs, settings: Settings) -> tuple[float, int, int]:
     started = time.perf_counter()
-    made = plan(observation, wishes, settings, CAPABILITIES, "run")
+    made = plan(observation, specs, settings, CAPABILITIES, "run")
     seconds = time.perf_counter() - started
     return seconds, sum(one.kind == "launch" for one in made.actions), sum(1 for one in made.waiting if one.machine)
 
 
-def _world(chance: random.Random) -> tuple[Observation, Wishes]:
+def _world(chance: random.Random) -> tuple[Observation, Specs]:
     offers = tuple(_offer(number, chance) for number in range(OFFERS))
     pods = tuple(_pod(number, chance) for number in range(PODS))
     seen = Observation(NOW, "a1b2c3d4", {"vast": CloudView((), offers)}, devices=(), keys=(), nodes=(), pods=pods, claims=())
@@ -64,7 +64,7 @@ def _world(chance: random.Random) -> tuple[Observation, Wishes]:
         Pool("default", "large", "c", weight=2, max_hourly_price=Decimal(20)),
         Pool("default", "rest", "c", labels={"team": "red"}),
     )
-    return seen, Wishes({"c": node_class}, pools)
+    return seen, Specs({"c": node_class}, pools)
 
 
 def _offer(number: int, chance: random.Random) -> Offer:

@@ -26,8 +26,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Phase,
     Pod,
     Pool,
+    Specs,
     Taint,
-    Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
@@ -49,13 +49,13 @@ def rows() -> list[tuple[str, str]]:
 
 
 def _timed(mode: str, part: int) -> float:
-    observation, wishes = _world(random.Random(5), part)
+    observation, specs = _world(random.Random(5), part)
     started = time.perf_counter()
-    plan(observation, wishes, Settings(mode=mode), CAPABILITIES, "run")
+    plan(observation, specs, Settings(mode=mode), CAPABILITIES, "run")
     return time.perf_counter() - started
 
 
-def _world(chance: random.Random, part: int) -> tuple[Observation, Wishes]:
+def _world(chance: random.Random, part: int) -> tuple[Observation, Specs]:
     names = [f"tgp-a1b2c3d4-p-{number:05d}" for number in range(MACHINES // part)]
     offers = tuple(_offer(number, chance) for number in range(OFFERS // part))
     claims = tuple(_claim(name, offers[number % len(offers)]) for number, name in enumerate(names))
@@ -74,7 +74,7 @@ def _world(chance: random.Random, part: int) -> tuple[Observation, Wishes]:
         claims=claims,
     )
     node_class = NodeClass("c", (CloudChoice("vast"),), mesh=MeshChoice(tags=("tag:gpu",)))
-    return seen, Wishes({"c": node_class}, (Pool("default", "p", "c", lanes=(Lane.KUBELET,)),), {"default/p": len(names)})
+    return seen, Specs({"c": node_class}, (Pool("default", "p", "c", lanes=(Lane.KUBELET,)),), {"default/p": len(names)})
 
 
 def _offer(number: int, chance: random.Random) -> Offer:

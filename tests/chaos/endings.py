@@ -73,7 +73,7 @@ def I09_nothing_to_do_is_done(writes: t.Sequence[str]) -> str:
 
 def I08_the_plan_is_fulfilled(outcomes: t.Sequence[Outcome]) -> str:
     plans = [one.said.get("plan") or {} for one in outcomes]
-    again = [str(row) for plan in plans for row in [*plan.get("launch", []), *plan.get("destroy", []), *plan.get("leftovers", [])]]
+    again = [str(row) for plan in plans for row in [*plan.get("launch", []), *plan.get("destroy", []), *plan.get("orphans", [])]]
     return f"I-8: after the plan was carried out it wants again: {', '.join(again)}" if again else ""
 
 
@@ -116,7 +116,7 @@ def I21_a_machine_without_document_ends(sight: Sight, living: t.Sequence[str]) -
 
 def I22_a_plan_that_was_applied_is_done(outcomes: t.Sequence[Outcome], made: int) -> str:
     """Nothing changed outside: no next plan wants anything, and no machine comes that nobody asked for."""
-    wishes = [
+    specs = [
         f"{one.order.playbook} {what} {name}"
         for one in outcomes
         for what in ("launch", "destroy")
@@ -124,7 +124,7 @@ def I22_a_plan_that_was_applied_is_done(outcomes: t.Sequence[Outcome], made: int
     ]
     if made:
         return f"I-22: {made} machines were launched again in a world that had not changed"
-    return f"I-22: after the plan was applied the next ones want: {', '.join(wishes)}" if wishes else ""
+    return f"I-22: after the plan was applied the next ones want: {', '.join(specs)}" if specs else ""
 
 
 def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:

@@ -143,7 +143,7 @@ class WatchedStore(directory.DirectoryStore):
 
 def _error(fault: Fault, path: str) -> Exception:
     if fault.status == 409:
-        return Conflict(f"{path} was changed by somebody else.", service="claims", status=409)
+        return Conflict(f"{path} was changed by another writer.", service="claims", status=409)
     number = errno.EPERM if fault.status == 422 else errno.EIO
     return directory._unusable(path, OSError(number, os.strerror(number)))
 

@@ -410,7 +410,7 @@ class Stage(Rig):
         def step(name: str, **params: t.Any) -> None:
             said[name] = self.run(name, plan["run_id"], **params)
 
-        launch, destroy, leftovers = plan["launch"], plan["destroy"], plan["leftovers"]
+        launch, destroy, orphans = plan["launch"], plan["destroy"], plan["orphans"]
 
         def hubs() -> None:
             telling.tell(self, run, order, said)
@@ -418,27 +418,27 @@ class Stage(Rig):
         match order.playbook:
             case "provision":
                 if destroy:
-                    step("teardown", names=destroy, leftovers=leftovers)
+                    step("teardown", names=destroy, orphans=orphans)
                 if launch:
                     step("launch", names=launch)
                 hubs()
                 step("join")
             case "autoscale":
-                if launch or destroy or leftovers:
-                    step("scale", names=launch + destroy, leftovers=leftovers)
+                if launch or destroy or orphans:
+                    step("scale", names=launch + destroy, orphans=orphans)
                 hubs()
                 if plan["join"]:
                     step("join", names=plan["join"])
             case "apply":
                 if launch:
                     step("launch", names=launch)
-                if destroy or leftovers:
-                    step("teardown", names=destroy, only_named=True, leftovers=leftovers)
+                if destroy or orphans:
+                    step("teardown", names=destroy, only_named=True, orphans=orphans)
                 hubs()
                 if plan["join"]:
                     step("join", names=plan["join"])
             case _:
-                step("teardown", leftovers=leftovers)
+                step("teardown", orphans=orphans)
                 hubs()
 
     def extras(self) -> Decimal:

@@ -210,9 +210,9 @@ def test_I08_and_I09_bite_on_a_second_run_that_does_something() -> None:
     def outcome(**plan: t.Any) -> t.Any:
         return types.SimpleNamespace(said={"plan": plan})
 
-    assert not endings.I08_the_plan_is_fulfilled([outcome(launch=[], destroy=[], leftovers=[])])
-    for wish in ("launch", "destroy", "leftovers"):
-        assert endings.I08_the_plan_is_fulfilled([outcome(**{wish: [OURS]})])
+    assert not endings.I08_the_plan_is_fulfilled([outcome(launch=[], destroy=[], orphans=[])])
+    for spec in ("launch", "destroy", "orphans"):
+        assert endings.I08_the_plan_is_fulfilled([outcome(**{spec: [OURS]})])
     assert endings.I09_nothing_to_do_is_done(["kubernetes PUT x"]) and not endings.I09_nothing_to_do_is_done([])
 
 

@@ -57,7 +57,7 @@ def test_L08_two_runs_at_once_never_rent_too_much(hosts: str, tmp_path: Path) ->
             for one in both:
                 if one.said["plan"]["outcome"] == "lock_busy":
                     assert mode == "reap"
-                    assert "launch" not in one.said and "teardown" not in one.said and "is at work" in one.said["plan"]["msg"]
+                    assert "launch" not in one.said and "teardown" not in one.said and "is active" in one.said["plan"]["msg"]
             ends[" and ".join(sorted(outcomes))] += 1
             assert not stage.sight.holder()
     print(f"{RACES} races, {'one host' if hosts == 'aa' else 'two hosts'}: {dict(sorted(ends.items()))}, machines too many 0")

@@ -17,7 +17,7 @@ from .bench import SYSTEM, WINDOW, Bench, Cut
 from .plane import Plane
 from .stage import PATIENCE
 
-_STEP = re.compile(r"^\s+(?:launch|destroy|resume|update|leftover\S*)\s.*?\s(applied|done|refused)(?:\s{2,}(\S.*))?$", re.MULTILINE)
+_STEP = re.compile(r"^\s+(?:launch|destroy|resume|update|orphan\S*)\s.*?\s(applied|done|refused)(?:\s{2,}(\S.*))?$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The probes that the emulator has to answer, asked of the real control plane: they state facts, not wishes."""
+"""The probes that the emulator has to answer, asked of the real control plane: they state facts, not specs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def space(kube: httpx.Client, own: str) -> str:
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
 def test_real_control_plane(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
-    """The emulator's probes hold for a real API server: else the emulator is held against a wish."""
+    """The emulator's probes hold for a real API server: else the emulator is held against a spec."""
     probe(kube, space)
 
 

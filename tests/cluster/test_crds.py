@@ -50,9 +50,9 @@ def test_S0_13_documents_are_read_from_the_cluster(plane: Plane, kube: Kube, crd
     plane.create("/apis/tgp.io/v1/gpunodeclasses", node_class)
     plane.create("/apis/tgp.io/v1/namespaces/default/gpunodepools", pool)
     warnings: list[str] = []
-    wishes = load(Task(params={"documents": [], "documents_from_cluster": True}, warn=warnings.append), kube)
-    assert [one.key for one in wishes.pools] == ["default/ml-workload-pool"]
-    assert wishes.classes["standard-gpu-class"].max_nodes == 10
+    specs = load(Task(params={"documents": [], "documents_from_cluster": True}, warn=warnings.append), kube)
+    assert [one.key for one in specs.pools] == ["default/ml-workload-pool"]
+    assert specs.classes["standard-gpu-class"].max_nodes == 10
     assert not warnings
 
 

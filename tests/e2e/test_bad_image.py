@@ -30,7 +30,7 @@ OPEN = ("siderolabs/nvidia-container-toolkit-production", "siderolabs/nvidia-ope
 def test_an_extension_that_does_not_exist(sandbox: Sandbox, playbook: str) -> None:
     told = sandbox.playbook(playbook, documents=documents(*OPEN, "siderolabs/tailscales")).failed()
     assert (
-        "talosConfig.schematic: siderolabs/tailscales is no official extension of Talos 1.13.9; it has siderolabs/tailscale"
+        "talosConfig.schematic: siderolabs/tailscales is not an official extension of Talos 1.13.9; it has siderolabs/tailscale"
         in told.words
     )
     assert sandbox.totals()["instances"] == 0 and [one for one in sandbox.writes() if not one.startswith("kubernetes ")] == []

@@ -182,7 +182,7 @@ def test_reap_for_some_pools_is_refused(sandbox: Sandbox, variables: dict[str, t
         ("plan", {"mode": "provision", "machine": "x"}, "tgp_machine cannot be used in mode provision"),
         ("prices", {"gpu_count": "four"}, "argument 'tgp_gpu_count' is of type str"),
         ("prices", {"region": "us-wset"}, "There is no region 'us-wset'. Did you mean us-west?"),
-        ("prices", {"gpu_type": "A1000"}, "'A1000' is no GPU we know. Did you mean A100"),
+        ("prices", {"gpu_type": "A1000"}, "'A1000' is not a known GPU. Did you mean A100"),
         ("report", {"format": "htlm"}, "got: htlm. Did you mean html?"),
         ("status", {"options": {"claim_stor": "directory"}}, "Did you mean claim_store?"),
     ],

@@ -121,7 +121,7 @@ def test_L22_too_old_garbled_and_missing(clean: Sandbox, file: Path) -> None:
     file.write_text(text.replace('"price_hour": "0.', '"price_hour": "0.0', 1))
     assert "plan.digest: the plan was changed after it was saved" in apply(clean, file).failed().words
     file.write_text(text[:300])
-    assert "is no plan" in apply(clean, file).failed().words
+    assert "is not a plan" in apply(clean, file).failed().words
     assert "cannot be read: No such file" in apply(clean, file.with_name("other.json")).failed().words
     file.write_text(text)
     clean.advance(31 * 60)

@@ -38,8 +38,8 @@ esac
 @pytest.fixture
 def run(sandbox: Sandbox, tmp_path: Path) -> t.Callable[..., Result]:
     def playbook(check: bool = False, env: dict[str, str] | None = None, **variables: t.Any) -> Result:
-        wish = {"prereqs_values_file": str(tmp_path / "values.yml"), "prereqs_endpoint": "", **variables}
-        return sandbox.playbook("prereqs", documents=None, extra_vars=wish, check=check, env=OPERATOR if env is None else env)
+        spec = {"prereqs_values_file": str(tmp_path / "values.yml"), "prereqs_endpoint": "", **variables}
+        return sandbox.playbook("prereqs", documents=None, extra_vars=spec, check=check, env=OPERATOR if env is None else env)
 
     return playbook
 
@@ -78,18 +78,18 @@ def test_S0_10_helm_is_called_only_when_something_differs(run: t.Callable[..., R
     def upgrades() -> list[str]:
         return [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("upgrade")]
 
-    wish = {"prereqs_install": True, "prereqs_helm": str(helm), "prereqs_expose": False, "prereqs_policy": False}
-    run(check=True, env={**OPERATOR, "COMPANY_TOKEN": "made-up-token", "HELM_MAX_HISTORY": "7"}, **wish).succeeded()
+    spec = {"prereqs_install": True, "prereqs_helm": str(helm), "prereqs_expose": False, "prereqs_policy": False}
+    run(check=True, env={**OPERATOR, "COMPANY_TOKEN": "made-up-token", "HELM_MAX_HISTORY": "7"}, **spec).succeeded()
     assert upgrades() == []
     environment = (tmp_path / "environment").read_text()
     assert "HELM_MAX_HISTORY=7" in environment and "PATH=" in environment
     assert "made-up-token" not in environment and SECRET not in environment and "_API_KEY" not in environment
-    run(**wish).succeeded()
+    run(**spec).succeeded()
     assert len(upgrades()) == 1 and "--namespace tailscale --create-namespace" in upgrades()[0]
     assert SECRET not in (tmp_path / "calls").read_text()
-    assert run(**wish).succeeded().count("changed") == 0
+    assert run(**spec).succeeded().count("changed") == 0
     more = run(
-        **wish, prereqs_login_server="https://hs.example", prereqs_operator_values={"proxyConfig": {"firewallMode": "nftables"}}
+        **spec, prereqs_login_server="https://hs.example", prereqs_operator_values={"proxyConfig": {"firewallMode": "nftables"}}
     )
     assert more.succeeded().count("changed") == 2 and len(upgrades()) == 2
     kept = json.loads((tmp_path / "values").read_text())
@@ -97,7 +97,7 @@ def test_S0_10_helm_is_called_only_when_something_differs(run: t.Callable[..., R
         "defaultTags": "tag:k8s",
         "firewallMode": "nftables",
     }
-    run(**wish, prereqs_chart_version="1.102.5").succeeded()
+    run(**spec, prereqs_chart_version="1.102.5").succeeded()
     assert upgrades()[-1].endswith("--version 1.102.5")
 
 

@@ -129,7 +129,7 @@ def test_destroy_needs_no_documents(clean: Sandbox) -> None:
 
 def test_destroy_names_what_it_does_not_know(clean: Sandbox) -> None:
     assert "There is no machine named nobody" in clean.playbook("destroy", extra_vars={"machine": "nobody"}).failed().words
-    assert "Nothing was named to be given back" in clean.playbook("destroy").failed().words
+    assert "Nothing is named to be terminated" in clean.playbook("destroy").failed().words
 
 
 def test_destroy_rehearsed_changes_nothing(clean: Sandbox) -> None:
@@ -191,7 +191,7 @@ def test_a_machine_that_never_joins_is_given_back_with_its_reason(clean: Sandbox
     by_name(documents, "GPUNodePool", "training")["spec"]["registrationTimeout"] = "5m"
     clean.behave({"kind": "never_boots", "cloud": "lambda", "times": 1})
     result = clean.playbook("provision", documents=documents, extra_vars={"pool": "training"}).failed()
-    assert "given back" in result.words
+    assert "terminated" in result.words
     assert clean.left() == NOTHING
     assert clean.ledger()[-1]["reason"] == "FailedJoin" or "FailedJoin" in {one["reason"] for one in clean.ledger()}
 

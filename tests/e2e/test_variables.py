@@ -59,15 +59,15 @@ def test_old_names_count_from_the_command_line_with_a_warning(sandbox: Sandbox, 
 @pytest.mark.parametrize(
     ("playbook", "variable", "sentence"),
     [
-        ("provision", "pol=training", "pol is no variable of this playbook. Did you mean tgp_pool?"),
-        ("provision", "tgp_pol=training", "tgp_pol is no variable of this playbook. Did you mean tgp_pool?"),
-        ("destroy", "machin=tgp-x", "machin is no variable of this playbook. Did you mean tgp_machine?"),
+        ("provision", "pol=training", "pol is not a variable of this playbook. Did you mean tgp_pool?"),
+        ("provision", "tgp_pol=training", "tgp_pol is not a variable of this playbook. Did you mean tgp_pool?"),
+        ("destroy", "machin=tgp-x", "machin is not a variable of this playbook. Did you mean tgp_machine?"),
         ("reap", "tgp_nodes=1", "tgp_nodes means nothing to this playbook, which takes tgp_documents, tgp_options."),
         ("autoscale", "nodes=1", "nodes means nothing to this playbook"),
         ("prices", "tgp_gpu_typ=A10", "Did you mean tgp_gpu_type?"),
-        ("prereqs", "tgp_documets=x", "tgp_documets is no variable of this playbook. Did you mean tgp_documents?"),
-        ("takeover", "tgp_ssh_becom=false", "tgp_ssh_becom is no variable of this playbook. Did you mean tgp_ssh_become?"),
-        ("join_kubelet", "tgp_adress=192.0.2.1", "tgp_adress is no variable of this playbook. Did you mean tgp_address?"),
+        ("prereqs", "tgp_documets=x", "tgp_documets is not a variable of this playbook. Did you mean tgp_documents?"),
+        ("takeover", "tgp_ssh_becom=false", "tgp_ssh_becom is not a variable of this playbook. Did you mean tgp_ssh_become?"),
+        ("join_kubelet", "tgp_adress=192.0.2.1", "tgp_adress is not a variable of this playbook. Did you mean tgp_address?"),
     ],
 )
 def test_a_mistyped_variable_is_refused(sandbox: Sandbox, playbook: str, variable: str, sentence: str) -> None:
@@ -80,4 +80,4 @@ def test_a_mistyped_variable_is_refused(sandbox: Sandbox, playbook: str, variabl
 def test_destroy_ends_nothing_that_only_the_inventory_names(sandbox: Sandbox, tmp_path: Path) -> None:
     group = {"tgp_documents": str(DEMO), "tgp_pool": "training", "tgp_everything": True, "tgp_machine": "tgp-x"}
     found = looked(sandbox, tmp_path, "destroy", group)
-    assert found.rc == 2 and "Nothing was named to be given back" in found.words
+    assert found.rc == 2 and "Nothing is named to be terminated" in found.words

@@ -92,14 +92,14 @@ ITEM_1 = [
         1, "-e pol=… is refused with \"Did you mean\"",
         lambda desk: desk.run("ansible-playbook", "playbooks/provision.yml", "-e", json.dumps(
             {"documents" if desk.version.old else "tgp_documents": desk.documents(), "pol": "training"}), "--check"),
-        ended(0, "then $0.69/h"), ended(2, "pol is no variable of this playbook. Did you mean tgp_pool?"),
+        ended(0, "then $0.69/h"), ended(2, "pol is not a variable of this playbook. Did you mean tgp_pool?"),
         f"{VARIABLES}::test_a_mistyped_variable_is_refused",
     ),
     Row(
         1, "-e tgp_pol=… is refused with \"Did you mean\"",
         lambda desk: desk.run("ansible-playbook", "playbooks/provision.yml", "-e", json.dumps(
             {"documents" if desk.version.old else "tgp_documents": desk.documents(), "tgp_pol": "training"}), "--check"),
-        ended(0, "then $0.69/h"), ended(2, "tgp_pol is no variable of this playbook. Did you mean tgp_pool?"),
+        ended(0, "then $0.69/h"), ended(2, "tgp_pol is not a variable of this playbook. Did you mean tgp_pool?"),
         f"{VARIABLES}::test_a_mistyped_variable_is_refused",
     ),
     Row(

@@ -135,20 +135,20 @@ def test_S3_06_hostname_tags_ephemeral_and_routes_arrive(server: Server, hand: H
 
 
 def test_S3_36_headscale_takes_the_rules_we_write(server: Server, hand: Hand) -> None:
-    wish: dict[str, t.Any] = {
+    spec: dict[str, t.Any] = {
         "tags": TAGS,
         "control_planes": "tag:k8s-cp",
         "advertise_routes": ["10.9.0.0/16"],
         "client_tag": "tag:k8s-cp",
     }
-    told = hand.run(tailscale_policy_info, **wish)
+    told = hand.run(tailscale_policy_info, **spec)
     assert [one["subject"] for one in told["problems"]] == ["10.9.0.0/16"]
     snippet = {name: part for name, part in told["policy_snippet"].items() if name != "tests"}  # those from 0.29 on
     (server.folder / "ours.json").write_text(json.dumps(snippet))
     before = httpx.get(f"{server.url}/api/v1/policy", headers={"authorization": f"Bearer {server.api_key}"}, trust_env=False).json()
     server.command("policy", "set", "--file", str(server.folder / "ours.json"))
     try:
-        assert hand.run(tailscale_policy_info, **wish)["ok"] is True
+        assert hand.run(tailscale_policy_info, **spec)["ok"] is True
     finally:
         (server.folder / "before").write_text(before["policy"])
         server.command("policy", "set", "--file", str(server.folder / "before"))

@@ -268,7 +268,7 @@ def _applied_twice(desk: Desk) -> Done:
     desk.call("fleet_plan", check=False, mode="destroy", documents=documents, names=[name], save_to=saved)
     first, _lines = desk.call("fleet_apply", check=False, documents=documents, file=saved)
     try:
-        desk.call("fleet_teardown", check=False, documents=documents, run_id=first["run_id"], leftovers=first["leftovers"])
+        desk.call("fleet_teardown", check=False, documents=documents, run_id=first["run_id"], orphans=first["orphans"])
     finally:
         desk.call("fleet_unlock", check=False, documents=documents, run_id=first["run_id"])
     return desk.playbook("apply", tgp_plan=saved)
@@ -345,7 +345,7 @@ COMMANDS = [
         2,
         ("/nowhere/plan.json",),
     ),
-    Mistake("a plan that is applied twice", _applied_twice, 0, ("given back already",)),
+    Mistake("a plan that is applied twice", _applied_twice, 0, ("terminated already",)),
     Mistake(
         "since=yesterday", lambda desk: desk.module("fleet_report", since="yesterday"), 2, ("since: 'yesterday' is not a time",)
     ),

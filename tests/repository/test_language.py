@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 import typing as t
 from pathlib import Path
 
@@ -46,7 +48,6 @@ PENDING: tuple[str, ...] = (
     "docs/reference/",
     "examples/",
     "playbooks/",
-    "plugins/",
     "roles/",
     "sandbox/",
 )
@@ -60,11 +61,15 @@ def _markdown(path: Path) -> str:
 
 
 def _strings(path: Path) -> str:
-    """What a Python file says to people: its string constants of two words and more, docstrings too; of f-strings the fixed parts."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    """What a Python file says to people: comments and string constants of two words and more, and of f-strings the fixed parts."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    comments = [token.string for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT]
     strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return "\n".join(
-        _CODE.sub(" ", string) if "\n" not in string else re.sub(r"`[^`\n]+`", " ", string) for string in strings if " " in string
+        _CODE.sub(" ", string) if "\n" not in string else re.sub(r"`[^`\n]+`", " ", string)
+        for string in (*strings, *comments)
+        if " " in string
     )
 
 

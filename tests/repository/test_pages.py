@@ -113,7 +113,7 @@ def test_the_gaps_of_the_emulator_are_told() -> None:
 
 
 def test_every_rule_that_is_tested_is_told() -> None:
-    """By number; and every case of leftovers that the code names."""
+    """By number; and every case of orphans that the code names."""
     text = page("rules")
     told = {int(number) for number in re.findall(r"^## L-(\d+) ", text, re.MULTILINE)}
     tested = {int(number) for one in names_of_tests() for number in re.findall(r"^test_[lL]0*(\d+)_", one)}

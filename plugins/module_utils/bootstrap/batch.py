@@ -144,7 +144,7 @@ def _tunnel(mesh: t.Mapping[str, t.Any]) -> Tunnel | None:
         network = str(ipaddress.ip_interface(given["address"]).network)
     except ValueError:
         raise InvalidInput(
-            f"mesh.wireguard.address: {given['address']!r} is no address with a length, like 10.77.0.11/24."
+            f"mesh.wireguard.address: {given['address']!r} is not an address with a prefix length, like 10.77.0.11/24."
         ) from None
     return Tunnel(
         private_key=given["private_key"],

@@ -78,7 +78,7 @@ def payload(spec: NodeSpec, template: str | None = None, *, capability: Capabili
     return made
 
 
-# ---- what a Talos configuration says and the Ubuntu machine of lane ``kubelet`` is not told
+# ---- what of a Talos configuration does not apply to the Ubuntu machine of lane ``kubelet``
 
 _TALOS_ONLY = (
     "machine.registries", "machine.env", "machine.time", "machine.udev", "machine.logging", "machine.pods", "machine.disks",
@@ -89,7 +89,7 @@ _MESH_HEARD = {"TS_AUTHKEY", "TS_HOSTNAME", "TS_AUTH_ONCE", "TS_ACCEPT_DNS", "TS
 
 
 def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
-    """What the configuration says and an Ubuntu machine is not told; one sentence each. ``interface`` is that of its WireGuard tunnel."""
+    """What of the configuration does not apply to an Ubuntu machine; one sentence each. ``interface`` is that of its WireGuard tunnel."""
     config = machine_document(documents)
     warnings = [
         f"{path} is not carried over to the Ubuntu machine of lane kubelet." for path in _unheard(documents, config, interface)

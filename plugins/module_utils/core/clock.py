@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where time comes from: the system clock, or a simulated one for rehearsals.
+"""Where time comes from: the system clock, or a simulated one for tests.
 
 ``TGP_CLOCK_FILE`` names a JSON file ``{"real": <unix seconds>, "world": <unix seconds>, "speed": <factor>}``: at the real
 moment ``real`` the simulated time was ``world``, and it runs ``speed`` times as fast. The sandbox writes that file, so a boot of
-three minutes can be rehearsed in three seconds with every deadline, pause and price in proportion.
+three minutes pass in three seconds with every deadline, pause and price in proportion.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SystemClock:
 
 
 class FileClock:
-    """Simulated time as described by a file; the file may change at any moment (somebody moved the clock)."""
+    """Simulated time as described by a file; the file may change at any moment (the clock was set)."""
 
     _SLICE = 0.25  # real seconds between two looks at the file while sleeping
 
@@ -88,7 +88,7 @@ class FileClock:
 
 
 class ShiftedClock:
-    """``clock``, so many seconds ahead: for times that stand beside those of somebody whose clock differs from ours."""
+    """``clock``, so many seconds ahead: for comparison with times of another clock that differs from ours."""
 
     def __init__(self, clock: Clock, ahead: float) -> None:
         self._clock, self._ahead = clock, timedelta(seconds=ahead)

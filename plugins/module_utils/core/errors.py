@@ -58,7 +58,7 @@ class Locked(TgpError):
 
 
 class LockLost(TgpError):
-    """The run lock was taken over by somebody else; this run must not act any more."""
+    """The run lock was taken over by another run; this run must not act any more."""
 
     kind = "lock_lost"
 
@@ -117,7 +117,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409 or 412: somebody else changed it, or it exists."""
+    """409 or 412: another client changed it, or it exists."""
 
     kind = "conflict"
 

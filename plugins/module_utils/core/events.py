@@ -29,7 +29,7 @@ from .redact import redact_all
 ROTATE_AT = 10_000_000  # bytes
 KEPT = 5  # files beside the current one
 LONGEST = 4000  # characters of one text
-_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # somebody may name a pipe that nobody reads
+_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # the path may be a pipe without a reader
 _TAIL = 1_000_000  # bytes in which the last line of an earlier step of the run is looked for
 
 

@@ -202,7 +202,7 @@ class Api:
             )
         except httpx.InvalidURL as error:
             raise errors.InvalidInput(
-                f"{service}: the address {base_url!r} is no URL: {error}.", remedy="Write https://host."
+                f"{service}: the address {base_url!r} is not a URL: {error}.", remedy="Write https://host."
             ) from error
         except (OSError, ValueError, ImportError) as error:
             raise errors.InvalidInput(
@@ -378,7 +378,7 @@ class _Lines:
         return self._iterate()
 
     def _refusal(self) -> Answer:
-        """The answer that is no stream, with as much of its text as comes: its status says what matters."""
+        """The answer that is not a stream, with as much of its text as comes: its status says what matters."""
         try:
             text = self._response.read().decode("utf-8", "replace")
             body = _decode(self._response.content)

@@ -38,7 +38,7 @@ _FIELDS = ("kind", "subject", "text", "key", "run", "time", "playbook")
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """One thing to be told; the fields are those of fleet.model.Notice."""
+    """One notice; the fields are those of fleet.model.Notice."""
 
     kind: str
     key: str
@@ -116,7 +116,7 @@ class Sender:
 
     @property
     def is_set(self) -> bool:
-        """Whether anybody wants to be told anything."""
+        """Whether any notification target is set."""
         return bool(self._url or self._command)
 
     def begin(self, messages: t.Sequence[Message]) -> Delivery:
@@ -133,7 +133,7 @@ class Sender:
                 self._run(body, end)
         except TgpError as error:
             return redact(error.message)
-        except ValueError as error:  # a word that no command line can carry, a host that is no name
+        except ValueError as error:  # a word that no command line can carry, a host that is not a name
             return redact(f"it cannot be sent with these options: {error}.")
         return ""
 

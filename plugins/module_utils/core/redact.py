@@ -55,7 +55,7 @@ def redact(text: str) -> str:
 
 
 def redact_foreign(text: str) -> str:
-    """The same for a text that somebody else wrote, such as a boot log: also without bootstrap tokens and long runs of letters and digits."""
+    """The same for a text of unknown origin, such as a boot log: also without bootstrap tokens and long runs of letters and digits."""
     return _BLOB.sub(lambda match: f"({len(match[0])} characters)", _BOOTSTRAP_TOKEN.sub(MASK, redact(text)))
 
 

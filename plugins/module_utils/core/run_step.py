@@ -93,7 +93,7 @@ class RunStep:
         try:
             Sender(self._task).begin([message]).arrived(self._warn)
         except InvalidInput as error:
-            self._warn(f"Nobody was told: {error}")
+            self._warn(f"The notification was not delivered: {error}")
 
     def _take_further(self, result: Json) -> tuple[Json | None, str]:
         """The report with this step, written; None (after a warning) when that is not possible, or there is nothing to close."""
@@ -201,7 +201,7 @@ def worst(*outcomes: str) -> str:
 
 
 def with_step(report: Json, step: str, started: str, ended: str, result: t.Mapping[str, t.Any], *, mode: str = "") -> Json:
-    """The report with one more step. Later lines about a machine replace earlier ones; a problem is told once."""
+    """The report with one more step. Later lines about a machine replace earlier ones; a problem is reported once."""
     outcome = outcome_of(result)
     machines: Json = {machine["name"]: machine for machine in report["machines"]}
     for row in result.get("machines") or ():

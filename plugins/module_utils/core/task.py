@@ -39,7 +39,7 @@ def _network(_base_url: str) -> httpx.BaseTransport | None:
 
 
 def _nobody() -> str | None:
-    """Nobody knows of a token."""
+    """The token is recorded nowhere."""
     return None
 
 
@@ -51,7 +51,7 @@ class Task:
     result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network. ``events`` is
     the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known. ``late_token`` looks for
     the token of notify_url where no option gives it. ``variables`` are what the playbook in which the task stands calls the module's options;
-    empty in a playbook of somebody else.
+    empty in a playbook that is not ours.
     """
 
     params: dict[str, t.Any]

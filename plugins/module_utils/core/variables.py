@@ -60,7 +60,7 @@ def source(word: str, variables: t.Container[str], extra: t.Container[str], *, e
 
 
 def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
-    """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are somebody else's business."""
+    """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are ignored."""
     problems, old = [], []
     names = [f"{PREFIX}{word}" for word in words]
     for name in sorted(extra):
@@ -74,18 +74,18 @@ def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
             role_names = role_variables()
             like_a_roles = [] if name in role_names else difflib.get_close_matches(name, role_names, 1, _LIKE_A_ROLES)
             if like_a_roles:
-                problems.append(f"{name} is no variable of a role. Did you mean {like_a_roles[0]}?")
+                problems.append(f"{name} is not a variable of a role. Did you mean {like_a_roles[0]}?")
         else:
             like = _like(name, words)
             if like:
-                problems.append(f"{name} is no variable of this playbook. Did you mean {like}?")
+                problems.append(f"{name} is not a variable of this playbook. Did you mean {like}?")
             elif name.startswith(PREFIX):
-                problems.append(f"{name} is no variable of this playbook, which takes {', '.join(names)}.")
+                problems.append(f"{name} is not a variable of this playbook, which takes {', '.join(names)}.")
     return Check(tuple(problems), tuple(old))
 
 
 def renamed(name: str) -> str:
-    """What the user is told of an old name."""
+    """The warning about an old name."""
     return f"The variable {name} is called {PREFIX}{name} now, and works under that name from the inventory, too."
 
 

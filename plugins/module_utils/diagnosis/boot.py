@@ -54,7 +54,7 @@ def _lost_capacity(findings: Findings) -> ProbableCause | None:
     return ProbableCause(
         "no_capacity",
         f"{findings.cloud} took the order and then had no machine for it.",
-        "Nothing of yours is wrong: the offer is left alone for an hour; allow more types, regions or clouds in the pool.",
+        "Nothing of yours is wrong: the offer is backed off for an hour; allow more types, regions or clouds in the pool.",
         (f"{findings.cloud}: {text}",),
     )
 
@@ -84,7 +84,7 @@ def _broken(findings: Findings) -> ProbableCause | None:
     return ProbableCause(
         "machine_broken",
         f"{findings.cloud} calls the machine broken, and nothing was heard of it for minutes.",
-        "Rent again: the offer and its host are left alone for an hour.",
+        "Rent again: the offer and its host are backed off for an hour.",
         (findings.hopeless, f"{findings.cloud}: {instance.problem}"),
     )
 
@@ -177,7 +177,7 @@ def _repository_key(findings: Findings) -> ProbableCause | None:
         "repository_key",
         "A repository of packages handed the machine another signing key than the pinned one, so nothing was installed from it.",
         "See whether its owner announced a new key: then take a newer version of this collection, or pin it by KEY_<NAME> in the template "
-        "(docs/how_to/kubelet_lane.md). If not, somebody stands between this machine and the repository: leave this host alone.",
+        "(docs/how_to/kubelet_lane.md). If not, the connection to the repository is intercepted: do not rent this host again.",
         (quoted(line),),
     )
 
@@ -210,7 +210,7 @@ def _gpus_of_the_machine(findings: Findings) -> ProbableCause | None:
     return ProbableCause(
         "gpu_missing",
         "The machine does not have the GPUs that were ordered, or its driver does not find them.",
-        "Rent again: the host is left alone for an hour. If all machines of a type do so, set another driver branch or image in the class.",
+        "Rent again: the host is backed off for an hour. If all machines of a type do so, set another driver branch or image in the class.",
         (quoted(line), f"{findings.gpus_expected} {findings.gpu_resource} expected"),
     )
 

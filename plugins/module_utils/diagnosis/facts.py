@@ -112,8 +112,8 @@ class Findings:
     pods_read: bool | None = None
     events: tuple[EventSeen, ...] = ()
     events_read: bool | None = None
-    wished_labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    wished_taints: tuple[Taint, ...] = ()
+    desired_labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    desired_taints: tuple[Taint, ...] = ()
     gpu_resource: str = ""
     gpus_expected: int = 0
     server_version: str = ""
@@ -137,14 +137,14 @@ class Findings:
 
     @property
     def missing_labels(self) -> tuple[str, ...]:
-        """Wished labels that the Node does not carry."""
+        """Desired labels that the Node does not carry."""
         have = self.node.labels if self.node else {}
-        return tuple(sorted(key for key, value in self.wished_labels.items() if have.get(key) != value))
+        return tuple(sorted(key for key, value in self.desired_labels.items() if have.get(key) != value))
 
     @property
     def missing_taints(self) -> tuple[str, ...]:
-        """Wished taints that the Node does not carry."""
-        return tuple(str(taint) for taint in self.wished_taints if self.node is None or taint not in self.node.taints)
+        """Desired taints that the Node does not carry."""
+        return tuple(str(taint) for taint in self.desired_taints if self.node is None or taint not in self.node.taints)
 
 
 # ---- what one rule of a diagnosis says

@@ -52,7 +52,7 @@ _KNOWN: tuple[tuple[str, str, str, str], ...] = (
     (
         r"failed to parse auth-key|invalid key: invalid API token",
         "key_malformed",
-        "What it holds is no key of this server: cut off on the way, or made by another service.",
+        "What it holds is not a key of this server: cut off on the way, or made by another service.",
         "For headscale set mesh_login_server, without which the machine asks Tailscale itself; for Tailscale leave it out.",
     ),
     (

@@ -64,7 +64,7 @@ def _used_key(findings: Findings) -> ProbableCause | None:
     return ProbableCause(
         "used_key",
         "Its one-use mesh key had been used before: by another machine, or by this one before it lost its state.",
-        "Remove the device that you do not know from the mesh, then rent again. A stranger's device means that the host read the payload.",
+        "Remove the unknown device from the mesh, then rent again. A device of another owner means that the host read the payload.",
         (f"the key {findings.key_id} is not valid any more, and its time is not over" if spent else "", quoted(line), *others),
         certain=spent or "already used" in line.lower(),  # Tailscale's own words do not tell used from expired
     )
@@ -83,7 +83,7 @@ def _tags(findings: Findings) -> ProbableCause | None:
 
 
 def _other_words(findings: Findings) -> ProbableCause | None:
-    """What else a refused login says of itself; what also needs a look at key, policy or network is told by the other rules."""
+    """What else a refused login says of itself; the other rules cover what also needs a look at key, policy or network."""
     log_meaning = meaning("\n".join(findings.console or ())) if _absent(findings) else None
     if log_meaning is None or log_meaning.cause in ("key_used", "key_expired", "key_over", "tags", "server"):
         return None

@@ -23,7 +23,7 @@ def _stale(findings: Findings) -> ProbableCause | None:
     came = findings.device is not None or bool(findings.requests)
     return ProbableCause(
         "stale_node",
-        f"A Node named {findings.name} was there before this machine, so the machine's own registration cannot be told from the old one.",
+        f"A Node named {findings.name} existed before this machine, so its registration cannot be distinguished from the old one.",
         f"Make sure that no machine of that name lives, then `kubectl delete node {findings.name}` and rent again.",
         (
             f"Node {findings.name} uid {findings.node.uid} made {findings.node.created:%Y-%m-%d %H:%M:%SZ}",
@@ -188,7 +188,7 @@ def _taints(findings: Findings) -> ProbableCause | None:
         return None
     return ProbableCause(
         "startup_taint",
-        f"The Node is Ready and keeps the taint {', '.join(left)}, which somebody else has to take away.",
+        f"The Node is Ready and keeps the taint {', '.join(left)}, which another controller has to remove.",
         "See why the controller that owns this taint does not remove it, or take it out of the pool's startupTaints.",
         tuple(f"taint {taint}" for taint in left),
     )

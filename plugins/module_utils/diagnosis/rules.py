@@ -81,7 +81,7 @@ def looked_at(findings: Findings) -> tuple[str, ...]:
     lines.append(f"Node: {_node(findings)}")
     if findings.node is not None:
         marks = [*(f"label {key}" for key in findings.missing_labels), *(f"taint {taint}" for taint in findings.missing_taints)]
-        if findings.wished_labels or findings.wished_taints:
+        if findings.desired_labels or findings.desired_taints:
             lines.append(f"marks: {'not yet set: ' + ', '.join(marks) if marks else 'all set'}")
         broken = "; ".join(f"{pod.name} {pod.state or pod.phase}" for pod in findings.pods)
         lines.append(f"system pods: {broken or ('none in trouble' if findings.pods_read else unread.get('pods', 'not asked'))}")

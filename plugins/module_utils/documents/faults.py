@@ -56,7 +56,7 @@ def faults(kind: str, document: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def validator(schema: Schema) -> t.Any:
-    """A validator to which 2.0 is no whole number: JSON Schema takes it for one, our records do not."""
+    """A validator to which 2.0 is not a whole number: JSON Schema takes it for one, our records do not."""
     return _kind_of_validator()(schema)
 
 
@@ -74,7 +74,7 @@ def _odd_keys(value: t.Any, path: tuple[str | int, ...]) -> t.Iterator[str]:
             if isinstance(key, str):
                 yield from _odd_keys(inner, (*path, key))
             else:
-                yield f"{dotted(path) or 'the document'}: the key {key!r} is no text. Write it in quotes."
+                yield f"{dotted(path) or 'the document'}: the key {key!r} is not text. Write it in quotes."
     elif isinstance(value, list):
         for place, inner in enumerate(value):
             yield from _odd_keys(inner, (*path, place))

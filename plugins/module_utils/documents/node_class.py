@@ -102,18 +102,18 @@ def template_text(talos: Spec, reader: Reader) -> str | None:
     file = pathlib.Path(reader.source.rpartition("#")[0] or reader.source).parent / pathlib.Path(name).expanduser()
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # also of what is no text, or no name of a file
+    except (OSError, ValueError) as error:  # also of what is not text, or no name of a file
         reader.fault("spec.talosConfig.machineConfigTemplateFile", f"{file} cannot be read: {error}.")
         return None
 
 
 def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) -> MeshChoice:
     """The mesh. Without a word about it, rented machines use tailscale and a class of own machines only uses none."""
-    wish, place = _tailscale(spec, reader)
+    section, place = _tailscale(spec, reader)
     rents = any(choice.cloud != OWN_MACHINES for choice in choices)
-    default = "wireguard" if "wireguardConfig" in spec else "tailscale" if wish or rents else "none"
+    default = "wireguard" if "wireguardConfig" in spec else "tailscale" if section or rents else "none"
     backend = spec.get("networking", {}).get("backend", default)
-    for field, given, its in ((place, wish, "tailscale"), ("spec.wireguardConfig", spec.get("wireguardConfig"), "wireguard")):
+    for field, given, its in ((place, section, "tailscale"), ("spec.wireguardConfig", spec.get("wireguardConfig"), "wireguard")):
         if given and backend != its:
             reader.fault(field, f"has no effect with networking.backend {backend}. Remove one of the two.")
     if backend == "wireguard" and "wireguardConfig" not in spec:
@@ -132,10 +132,10 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
     return MeshChoice(
         backend=backend,
         hub=hub(spec, reader) if backend == "wireguard" else None,
-        tags=tuple(wish.get("tags", ())),
-        ephemeral=wish.get("ephemeral", True),
-        accept_routes=wish.get("acceptRoutes", False),
-        advertise_routes=reader.networks(wish.get("advertiseRoutes", ()), f"{place}.advertiseRoutes"),
+        tags=tuple(section.get("tags", ())),
+        ephemeral=section.get("ephemeral", True),
+        accept_routes=section.get("acceptRoutes", False),
+        advertise_routes=reader.networks(section.get("advertiseRoutes", ()), f"{place}.advertiseRoutes"),
     )
 
 
@@ -276,11 +276,11 @@ _FIELDS = {
 
 
 def hub(spec: Spec, reader: Reader) -> Hub | None:
-    """The hub; None without a wireguardConfig or when its network is none. What is wrong is told to the reader."""
-    wish: Spec | None = spec.get("wireguardConfig")
-    if wish is None:
+    """The hub; None without a wireguardConfig or when its network is none. The reader collects the faults."""
+    section: Spec | None = spec.get("wireguardConfig")
+    if section is None:
         return None
-    network = _network(wish["network"], "network", reader)
+    network = _network(section["network"], "network", reader)
     if network is None:
         return None
     if network.num_addresses < 4:
@@ -288,22 +288,22 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
         return None
     if network.version == 4 and network.overlaps(ipaddress.IPv4Network(_TAILNET)):
         reader.fault(f"{_HERE}.network", f"{network} lies in {_TAILNET}, the addresses of tailnets. Take another private network.")
-    addresses = _network(wish.get("addresses", str(network)), "addresses", reader) or network
+    addresses = _network(section.get("addresses", str(network)), "addresses", reader) or network
     if not lies_in(addresses, network):
-        reader.fault(f"{_HERE}.addresses", f"{addresses} is no part of the network {network}.")
+        reader.fault(f"{_HERE}.addresses", f"{addresses} is not a part of the network {network}.")
         return None
-    allowed = reader.networks(wish.get("allowedIPs", ()), f"{_HERE}.allowedIPs")
+    allowed = reader.networks(section.get("allowedIPs", ()), f"{_HERE}.allowedIPs")
     wireguard_hub = Hub(
-        endpoint=wish["endpoint"],
-        public_key=wish["publicKey"],
+        endpoint=section["endpoint"],
+        public_key=section["publicKey"],
         network=str(network),
-        address=wish.get("hubAddress", str(network[1])),
+        address=section.get("hubAddress", str(network[1])),
         addresses=str(addresses),
         allowed=tuple(dict.fromkeys((str(network), *allowed))),
-        host=wish.get("hub", ""),
-        interface=wish.get("interface", "wg-tgp"),
-        mtu=wish.get("mtu", 1420),
-        keepalive=reader.duration(wish.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
+        host=section.get("hub", ""),
+        interface=section.get("interface", "wg-tgp"),
+        mtu=section.get("mtu", 1420),
+        keepalive=reader.duration(section.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
     )
     some_node = reservations.end_of(wireguard_hub, f"{network[-2]}/{network.prefixlen}", "")
     for field, fault in wireguard_rules.hub_faults(some_node):
@@ -319,13 +319,13 @@ def _network(text: str, field: str, reader: Reader) -> Network | None:
         return None
 
 
-# ---- what a class says of the hosts it wants and of prices by auction: shares, and the wishes of planner/offers/requirements.py
+# ---- what a class says of the hosts it wants and of prices by auction: shares, and the specs of planner/offers/requirements.py
 
 _SHARE = re.compile(r"(\d{1,3}) ?%?|(\d{1,3}\.\d+) ?%")  # 0.95 without a sign would be read as less than one per cent
 
 
 def quality(needs: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
-    """The wishes under ``instanceRequirements`` (``path``) about hosts."""
+    """The specs under ``instanceRequirements`` (``path``) about hosts."""
     return Quality(
         min_reliability=share(needs.get("minReliability"), f"{path}.minReliability", reader, most=100),
         verified=needs.get("verified", False),
@@ -354,7 +354,9 @@ def share(value: t.Any, path: str, reader: Reader, *, most: int) -> Decimal | No
     match = _SHARE.fullmatch(str(value).strip())
     number = Decimal(match[1] or match[2]) if match else None
     if number is None or number > most:
-        reader.fault(path, f'{value!r} is no share from 0% to {most}%. Write text like "10%", or a whole number of per cent.')
+        reader.fault(
+            path, f'{value!r} is not a percentage from 0% to {most}%. Write text like "10%", or a whole number of per cent.'
+        )
         return None
     return number / 100
 
@@ -366,17 +368,17 @@ BUDGETS_PATH = "spec.budget"
 
 def budget(spec: Spec, reader: Reader) -> SpendingBudget | None:
     """The budget of a document; None when it names none, or a faulty one."""
-    wish = spec.get("budget")
-    if wish is None:
+    section = spec.get("budget")
+    if section is None:
         return None
-    time_zone = wish.get("timeZone")
-    for field, check in (("amount", lambda: _dollars(wish["amount"])), ("timeZone", lambda: zone(time_zone or "UTC"))):
+    time_zone = section.get("timeZone")
+    for field, check in (("amount", lambda: _dollars(section["amount"])), ("timeZone", lambda: zone(time_zone or "UTC"))):
         try:
             check()
         except InvalidInput as error:
             reader.fault(f"{BUDGETS_PATH}.{field}", str(error))
             return None
-    return budget_of(wish["period"], wish["amount"], time_zone, wish.get("softPercent"), wish.get("action"))
+    return budget_of(section["period"], section["amount"], time_zone, section.get("softPercent"), section.get("action"))
 
 
 def budget_of(period: str, amount: t.Any, time_zone: str | None, soft_percent: int | None, action: str | None) -> SpendingBudget:

@@ -223,7 +223,7 @@ def _number(key: str, operator: str, values: t.Sequence[str], path: str, reader:
     elif not (values[0].isascii() and values[0].replace(".", "", 1 if key == RELIABILITY_LABEL else 0).isdigit()):
         reader.fault(f"{path}.values[0]", f"{values[0]!r} is not a whole number of zero or more.")
     elif key == RELIABILITY_LABEL and float(values[0]) > 1:
-        reader.fault(f"{path}.values[0]", f'{values[0]!r} is no share of one; write 95 per cent as "0.95".')
+        reader.fault(f"{path}.values[0]", f'{values[0]!r} is not a fraction; write 95 per cent as "0.95".')
 
 
 # ---- labels, annotations and taints of a pool, checked before anything is rented: what the API server refuses, it refuses on a machine
@@ -245,13 +245,13 @@ def check_marks(template: Spec, reader: Reader) -> None:
             reader.fault("spec.template.metadata.labels", problem)
     for key in meta.get("annotations", {}):
         if problem := key_problem(key):
-            reader.fault("spec.template.metadata.annotations", problem.replace("no label key", "no key of an annotation"))
+            reader.fault("spec.template.metadata.annotations", problem.replace("not a label key", "not a key of an annotation"))
     stays: set[str] = set()
     for field in ("taints", "startupTaints"):
         keys: set[tuple[str, str]] = set()
         for place, taint in enumerate(inner.get(field, ())):
             key, path = taint["key"], f"spec.template.spec.{field}[{place}]"
-            problem = key_problem(key).replace("no label key", "no key of a taint") or value_problem(taint.get("value", ""))
+            problem = key_problem(key).replace("not a label key", "not a key of a taint") or value_problem(taint.get("value", ""))
             if not problem and key in _TAINTS:
                 problem = f"{key} {_OURS}"
             elif (key, taint["effect"]) in keys:

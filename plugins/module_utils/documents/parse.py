@@ -11,7 +11,7 @@ import difflib
 import typing as t
 
 from ..core.errors import InvalidInput
-from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
+from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Specs, Taint
 from ..model.labels import API_VERSION
 from ..planner.scheduling.capacity import EPHEMERAL
 from .faults import Document, DocumentOrigin, by_origin, check_class, dotted, faults, forbidden, namespace_of, validator
@@ -38,19 +38,19 @@ def parse(
     machines: t.Sequence[Machine] = (),
     nodes: t.Mapping[str, int] | None = None,
     allow_commands: t.Sequence[str] = (),
-) -> tuple[Wishes, list[str]]:
-    """Wishes and warnings of ``documents``.
+) -> tuple[Specs, list[str]]:
+    """Specs and warnings of ``documents``.
 
     ``machines``: own machines given otherwise (node groups); classes with a webhook entry that lists none take them, and without any
     document they get a class and a pool of their own. ``nodes``: machines wanted per pool, by "namespace/name" or by an unambiguous name.
     ``allow_commands``: beginnings of commands that the operator's documents may name.
     Raises InvalidInput whose ``problems`` are one sentence per fault: document, place, what is wrong, what to do.
     """
-    wishes, warnings = understand(documents, defaults=defaults, machines=machines, allow_commands=allow_commands)
-    problems = [sentence for sentences in wishes.faults.values() for sentence in sentences]
-    wanted = _nodes(nodes or {}, {pool.key: pool for pool in wishes.described}, problems)
+    specs, warnings = understand(documents, defaults=defaults, machines=machines, allow_commands=allow_commands)
+    problems = [sentence for sentences in specs.faults.values() for sentence in sentences]
+    wanted = _nodes(nodes or {}, {pool.key: pool for pool in specs.described}, problems)
     refuse(problems)
-    return dataclasses.replace(wishes, nodes=wanted), warnings
+    return dataclasses.replace(specs, nodes=wanted), warnings
 
 
 def refuse(problems: t.Sequence[str]) -> None:
@@ -71,8 +71,8 @@ def understand(
     allow_commands: t.Sequence[str] = (),
     machines_from: str = "",
     sources: t.Mapping[str, Source] | None = None,
-) -> tuple[Wishes, list[str]]:
-    """Wishes and warnings of what is good, with the faults of everything else. ``machines_from``: the source of ``machines``.
+) -> tuple[Specs, list[str]]:
+    """Specs and warnings of what is good, with the faults of everything else. ``machines_from``: the source of ``machines``.
     ``sources``: what was read, whatever it held, with the problems of reading it."""
     documents = by_origin(documents)
     read = _Reading(machines, defaults)
@@ -82,7 +82,7 @@ def understand(
     read.pools_of()
     read.rest_of(allow_commands)
     _place_machines(machines, machines_from, documents, read)
-    return read.wishes(documents, sources or {}), list(dict.fromkeys(read.warnings))
+    return read.specs(documents, sources or {}), list(dict.fromkeys(read.warnings))
 
 
 class _Reading:
@@ -97,7 +97,7 @@ class _Reading:
         self.paused: dict[str, str] = {}
         self.deleted: set[str] = set()
         self.inventory: dict[str, list[str]] = {}  # keys of pools and requests by source
-        self.obscure: set[str] = set()  # sources with a document that cannot be told
+        self.obscure: set[str] = set()  # sources with a document that cannot be identified
         self._machines = machines
         self._namespace = defaults.namespace
         self._good: list[tuple[str, Document]] = []
@@ -197,7 +197,7 @@ class _Reading:
         else:
             request(mapping, reader, self._machines)
 
-    def wishes(self, documents: t.Sequence[Document], sources: t.Mapping[str, Source]) -> Wishes:
+    def specs(self, documents: t.Sequence[Document], sources: t.Mapping[str, Source]) -> Specs:
         """What is good may launch; what only its class or its deletion stops is held."""
         valid = {key: pool for key, pool in self.pools.items() if key not in self.paused}
         paused = dict(self.paused)
@@ -214,9 +214,9 @@ class _Reading:
         read = {name: dataclasses.replace(source, pools=tuple(self.inventory.get(name, ()))) for name, source in sources.items()}
         for name in self.obscure & set(read):
             if not read[name].problem:
-                text = f"{name} holds a document of which kind or name cannot be told."
+                text = f"{name} holds a document whose kind or name cannot be read."
                 read[name] = dataclasses.replace(read[name], problem=text)
-        return Wishes(
+        return Specs(
             {name: self.classes[name] for name in sorted(self.classes) if name not in unusable},
             tuple(pool for pool in ordered if pool.key not in paused),
             held=tuple(pool for pool in ordered if pool.key in paused),
@@ -228,7 +228,7 @@ class _Reading:
 
 
 def _by_place(problems: t.Iterable[Fault]) -> dict[str, tuple[str, ...]]:
-    """What is told of each place, everything once."""
+    """The faults of each place, each once."""
     by_place: dict[str, dict[str, None]] = {}
     for problem in problems:
         by_place.setdefault(problem.place or "documents", {})[problem.sentence] = None
@@ -236,7 +236,7 @@ def _by_place(problems: t.Iterable[Fault]) -> dict[str, tuple[str, ...]]:
 
 
 def _subject(document: t.Mapping[str, t.Any], namespace: str) -> tuple[str, str] | None:
-    """Kind and key of a document that may be faulty; None when one of them cannot be told."""
+    """Kind and key of a document that may be faulty; None when one of them cannot be read."""
     kind, meta = document.get("kind"), document.get("metadata")
     name = meta.get("name") if isinstance(meta, t.Mapping) else None
     if kind not in KINDS or not isinstance(name, str) or not name:
@@ -255,7 +255,7 @@ def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[Fa
     if not isinstance(kind, str) or kind not in KINDS:
         near = difflib.get_close_matches(str(kind), KINDS, n=1, cutoff=0.5)
         remedy = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(KINDS)}, of apiVersion {API_VERSION}."
-        problem = f"{kind!r} is no kind of document we know." if kind else "this field is missing."
+        problem = f"{kind!r} is not a known kind of document." if kind else "this field is missing."
         problems.append(Fault(source, f"{problem} {remedy}", "kind"))
         return ""
     document_faults = [Fault(source, text) for text in faults(kind, document.mapping)] or forbidden(kind, document, allow_commands)
@@ -308,7 +308,7 @@ def _nodes(nodes: t.Mapping[str, int], pools: t.Mapping[str, Pool], problems: li
         keys = [key for key, pool in pools.items() if name in (key, pool.name)]
         if len(keys) != 1:
             listed = ", ".join(sorted(keys or pools)) or "none"
-            fault = "names several pools" if keys else "is no pool"
+            fault = "names several pools" if keys else "is not a pool"
             problems.append(f"nodes: {name} {fault}. {'Say which of' if keys else 'Known are'}: {listed}.")
         elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
             problems.append(f"nodes: {name}: {count!r} is not a number of machines.")
@@ -319,7 +319,7 @@ def _nodes(nodes: t.Mapping[str, int], pools: t.Mapping[str, Pool], problems: li
     return wanted
 
 
-# ---- A document with faults without them, so that the rest of it can be read as well and every fault is told in one run
+# ---- A document with faults without them, so that the rest of it can be read as well and every fault is reported in one run
 
 _Steps = tuple[t.Union[str, int], ...]
 _MOST_ROUNDS = 8  # what is removed may have been required by what is around it
@@ -361,7 +361,7 @@ def sound_parts(kind: str, document: t.Mapping[str, t.Any]) -> SoundParts | None
 
 
 def _with_text_keys(value: t.Any) -> t.Any:
-    """A copy without the keys that YAML takes for something else than text (on, yes, 1): their own fault is told."""
+    """A copy without the keys that YAML takes for something else than text (on, yes, 1): their own fault is reported."""
     if isinstance(value, t.Mapping):
         return {key: _with_text_keys(inner) for key, inner in value.items() if isinstance(key, str)}
     return [_with_text_keys(entry) for entry in value] if isinstance(value, list) else copy.deepcopy(value)

@@ -108,7 +108,7 @@ class Reader:
         if wanted is not None:
             return wanted.model if wanted.memory_mib is None else name
         near = gpu_models.suggestions(name)
-        self.fault(path, f"{name!r} is no GPU model we know. {f'Did you mean {near[0]}?' if near else 'Example: RTX4090.'}")
+        self.fault(path, f"{name!r} is not a known GPU model. {f'Did you mean {near[0]}?' if near else 'Example: RTX4090.'}")
         return None
 
     def region(self, name: str, path: str, own: t.Iterable[str] = ()) -> str:
@@ -139,7 +139,7 @@ def taints(values: t.Sequence[t.Mapping[str, str]]) -> tuple[Taint, ...]:
 
 
 # ---- fields and values that people may expect and that are not honoured. They are refused by name, never accepted and ignored.
-# ``REFUSED``: the same wish has another name here, or another place; the sentence says which
+# ``REFUSED``: the same spec has another name here, or another place; the sentence says which
 
 REFUSED: dict[str, str] = {
     "spec.calendar": "hours are those of a pool; write spec.calendar in each GPUNodePool",

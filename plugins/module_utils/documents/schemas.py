@@ -173,7 +173,7 @@ _SPENDING = _object(
             "type": "integer",
             "minimum": 1,
             "maximum": 100,
-            "description": "from this share on people are told; 80 without it",
+            "description": "from this percentage on a notice is sent; default 80",
         },
         "action": _said({"enum": list(ACTIONS)}, "what is done when it is used up; stop_launch without it"),
     },

@@ -35,7 +35,7 @@ _IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 
 def lanes(values: t.Sequence[str], node_class: NodeClass | None, reader: Reader) -> tuple[Lane, ...]:
-    """The lanes of a pool. ``node_class`` None = it is not known, and its own fault was told."""
+    """The lanes of a pool. ``node_class`` None = it is not known, and its own fault was reported."""
     wanted = tuple(Lane(word) for word in values)
     path = f"{_INNER}.lanes"
     if Lane.SERVICE in wanted and len(set(wanted)) > 1:
@@ -134,7 +134,7 @@ def _service(given: Spec, reader: Reader) -> ServiceSpec:
     for kind, names in (("environment", plain), ("environmentFrom", secret)):
         for name in names:
             if not _VARIABLE.fullmatch(name):
-                reader.fault(f"{path}.{kind}", f"{name!r} is no name of a variable: letters, digits and _, no digit first.")
+                reader.fault(f"{path}.{kind}", f"{name!r} is not a name of a variable: letters, digits and _, no digit first.")
             elif _OURS.fullmatch(name):
                 reader.fault(f"{path}.{kind}", f"{name}: variables TGP_… and TS_… are set by the collection. Choose another name.")
     for name in sorted(set(plain) & set(secret)):

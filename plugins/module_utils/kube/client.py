@@ -35,7 +35,7 @@ _PATCH = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
-# Of a write that an API server under load turns away. Callers come back spread out, and never before they were told to.
+# Of a write that an API server under load turns away. Callers retry with jitter, and never before the Retry-After.
 _TURNED_AWAY = RetryPolicy(
     tries=4, first=1.0, growth=1.0, jitter=(1.0, 1.5), deadline=math.inf, retry_after=(1.0, 30.0), retry_after_jitter=(1.0, 1.5)
 )
@@ -138,7 +138,7 @@ class Kube:
         return self._object("PATCH", path, params=_dry(dry_run), json=body, headers=headers, idempotent=idempotent)
 
     def replace(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
-        """PUT; with ``metadata.resourceVersion`` a Conflict tells that somebody else was faster."""
+        """PUT; with ``metadata.resourceVersion`` a Conflict says that another client was faster."""
         return self._object("PUT", path, params=_dry(dry_run), json=body)
 
     def delete(
@@ -187,7 +187,7 @@ class Kube:
             raise self.forbidden(error, method, path, watch=watch) from error
 
     def forbidden(self, error: Forbidden, method: str, path: str, *, watch: bool = False) -> Forbidden:
-        """The same refusal with the right in words. A refusal that is no matter of rights is left as it is."""
+        """The same refusal with the right in words. A refusal for another reason than rights is left as it is."""
         needed = rbac.of_call(method, path, watch=watch)
         causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
         if needed is None or causes or _denied(error.body):
@@ -351,7 +351,7 @@ def ensure_namespace(kube: Kube, name: str = NAMESPACE) -> bool:
         if kube.find(path) is not None:
             return False
     except Forbidden:
-        pass  # somebody who may only work inside it cannot read it; creating it tells
+        pass  # a user with rights only inside it cannot read it; creating it tells
     body = {
         "apiVersion": "v1",
         "kind": "Namespace",

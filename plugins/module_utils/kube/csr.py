@@ -111,7 +111,7 @@ def parse(raw: Json) -> SigningRequest:
 
 def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Who a request wants to be, and what else it wants to be called. Of several PEM blocks, or text beside one, readers take different
-    ones: the cluster could sign another than we have seen. So one block is read, and nothing beside it. What cannot be read is a stranger's
+    ones: the cluster could sign another than we have seen. So one block is read, and nothing beside it. What cannot be read is not ours
     and must not end our run."""
     try:
         block = _PEM.fullmatch(base64.b64decode(str(encoded or ""), validate=True))
@@ -149,7 +149,7 @@ def wrong(request: SigningRequest, *, token_id: str, node: str) -> list[str]:
 
 def answer(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> str:
     """Approve the request if it is this node's, deny it if the token made for this node asks for anything else. "approved" or "denied";
-    empty when there was nothing to answer, or somebody else did in this very moment."""
+    empty when there was nothing to answer, or another approver was faster."""
     if request.state != "pending" or request.token_id != token_id:
         return ""
     fits = not wrong(request, token_id=token_id, node=node)
@@ -162,7 +162,7 @@ def answer(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> 
 
 def approve(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> bool:
     """Approve this node's request. Forbidden, and nothing done, unless token, signer, name and group are exactly the expected ones:
-    a token leaked to a stranger must not become another node. False when there was nothing to approve any more."""
+    a leaked token must not become another node. False when there was nothing to approve any more."""
     raw = kube.get(f"{PATH}/{request.name}")
     request = parse(raw)  # as it stands now: a name can be used again
     if faults := wrong(request, token_id=token_id, node=node):

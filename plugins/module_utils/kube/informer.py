@@ -60,7 +60,7 @@ class Follow(t.Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"follow {path}", daemon=True)
 
     def add(self, listener: Listener) -> None:
-        """Begin to tell ``listener``; what is known already is told at once."""
+        """Subscribe ``listener``; what is known already is delivered at once."""
         with self._mutex:
             self._listeners.append(listener)
             if self._failure is not None:
@@ -185,7 +185,7 @@ class Expired(NotFound):
 class Watch:
     """Iterate for (type, object): type is ADDED, MODIFIED, DELETED or BOOKMARK. Ends quietly when the server ends it.
 
-    Raises Expired when the starting resourceVersion is too old, BadShape for a line that is no event, and the usual errors; a refusal
+    Raises Expired when the starting resourceVersion is too old, BadShape for a line that is not an event, and the usual errors; a refusal
     as ``refused`` puts it.
     """
 

@@ -22,7 +22,7 @@ RIGHTS = (
     *(Right(verb, "leases", "coordination.k8s.io", "tgp-system") for verb in ("get", "create", "update")),
     *(Right(verb, "secrets", namespace="kube-system") for verb in ("create", "delete")),
 )
-"""What a whole cycle of renting and giving back does in the cluster, whatever store the claims are in."""
+"""What a whole cycle of renting and terminating does in the cluster, whatever store the claims are in."""
 CLAIM_RIGHTS = tuple(
     Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete")
 )

@@ -44,14 +44,14 @@ def mark(task: Task) -> dict[str, t.Any]:
     }
     if task.diff_mode:
         touched = [node for node, is_changed in zip(nodes, changed, strict=True) if is_changed]
-        result["diff"] = {"before": _text(touched), "after": "".join(f"{node.name}: {_wish(params)}\n" for node in touched)}
+        result["diff"] = {"before": _text(touched), "after": "".join(f"{node.name}: {_spec(params)}\n" for node in touched)}
     return result
 
 
 def _only_texts(params: t.Mapping[str, t.Any]) -> None:
     """YAML makes a truth of ``true`` and a moment of a time, and Ansible's templates keep numbers; a Node has texts."""
     problems = [
-        f"{kind}: the value of {key} is {value!r}, which is no text."
+        f"{kind}: the value of {key} is {value!r}, which is not text."
         for kind in ("labels", "annotations")
         for key, value in params[kind].items()
         if not isinstance(value, (str, type(None)))
@@ -98,6 +98,6 @@ def _text(nodes: list[Node]) -> str:
     )
 
 
-def _wish(params: t.Mapping[str, t.Any]) -> str:
+def _spec(params: t.Mapping[str, t.Any]) -> str:
     names = ("labels", "annotations", "taints", "remove_taints", "schedulable")
     return ", ".join(f"{name} {params[name]}" for name in names if params[name] not in (None, {}, []))

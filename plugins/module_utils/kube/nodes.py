@@ -31,7 +31,7 @@ OWN_KEYS = frozenset(
     }
 )
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")  # "." and ".." would be the collection, and what is above it
-_TRIES = 6  # of a read-change-write that somebody else got in between of
+_TRIES = 6  # of a read-modify-write that conflicts
 
 
 def nodes(kube: Kube, *, selector: str = "") -> list[Node]:
@@ -46,7 +46,7 @@ def get_node(kube: Kube, name: str) -> Node | None:
 
 
 def path_of(name: str) -> str:
-    """The API path of a Node. A name that is no Kubernetes name is refused, so that it cannot lead to another path."""
+    """The API path of a Node. A name that is not a Kubernetes name is refused, so that it cannot lead to another path."""
     if len(name) > 253 or not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is not a name of a Node.")
     return f"{PATH}/{name}"
@@ -127,7 +127,7 @@ def change(
 
     None as a value removes a label or annotation; ``remove_taints`` are keys. ``allow`` are further keys (a pool's own labels and
     taints) that may be changed besides ours. ``base`` is the raw Node as just read, to save the read. NotFound when there is no such
-    Node; Conflict when ``uid`` is given and another Node has taken the name. A write that somebody else got in before is redone from
+    Node; Conflict when ``uid`` is given and another Node has taken the name. A write that conflicts is redone from
     a fresh read.
     """
     added, removed = tuple(add_taints), tuple(remove_taints)
@@ -180,7 +180,7 @@ def _difference(
     unschedulable: bool | None,
 ) -> Json | None:
     """The merge patch that is missing, None when nothing is. A change of the taint list (a list is replaced as a whole) carries the
-    resourceVersion, so that a taint which somebody adds at the same moment is not lost."""
+    resourceVersion, so that a taint that another client adds at the same moment is not lost."""
     meta, spec = raw["metadata"], raw.get("spec") or {}
     new_meta: Json = {}
     for kind, wanted in (("labels", labels), ("annotations", annotations)):

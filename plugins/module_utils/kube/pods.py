@@ -307,7 +307,7 @@ _SUFFIX = {
 @functools.lru_cache(maxsize=4096)
 def whole(text: str, resource: str = "") -> int:
     """The quantity as a whole number, rounded up: ``cpu`` in thousandths of a core, everything else in its own unit (memory: bytes,
-    GPUs: pieces). ValueError when it is no quantity."""
+    GPUs: pieces). ValueError when it is not a quantity."""
     match = _FORM.match(text)
     if match is None:
         raise ValueError(f"{text!r} is not a quantity")

@@ -22,7 +22,7 @@ from ..model.labels import (
 from .client import Json, Kube
 
 MANAGED = {MANAGED_BY_LABEL: "tgp.gpu"}
-_TRIES = 6  # of a read-change-write that somebody else got in between of
+_TRIES = 6  # of a read-modify-write that conflicts
 
 
 def path_of(namespace: str, kind: str, name: str = "") -> str:
@@ -44,7 +44,7 @@ def apply_service(kube: Kube, body: Json) -> bool:
         except (Conflict, LostAnswer, ServerError):
             if kube.find(path) is None:
                 raise
-            return apply_service(kube, body)  # it came to be: the answer was lost, or somebody was faster
+            return apply_service(kube, body)  # it came to be: the answer was lost, or another client was faster
         return True
     if _claim_of(raw) != meta["labels"][CLAIM_LABEL]:
         raise Conflict(

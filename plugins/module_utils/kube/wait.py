@@ -259,7 +259,7 @@ class _Wait:
     # ---- certificate requests that the wait answers
 
     def _take_request(self, request: csr.SigningRequest, pool: ThreadPoolExecutor) -> None:
-        """Answer it if nobody has; a denied one ends the wait for its node, for somebody used its token for something else."""
+        """Answer it if nobody has; a denied one ends the wait for its node, because its token was used for something else."""
         machine = self._by_token[request.token_id]
         if machine.claim not in self._open or machine.claim in self._finishing:
             return
@@ -269,7 +269,7 @@ class _Wait:
             self._answering[request.name].add_done_callback(self._wake)
 
     def _answered(self, answer: Future[str]) -> None:
-        """What became of it is told by the watch; what could not be answered is tried again with the next look."""
+        """The watch reports the outcome; what could not be answered is retried in the next pass."""
         error = answer.exception()
         if isinstance(error, ApiError):
             self._trouble = str(error)

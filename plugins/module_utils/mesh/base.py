@@ -34,7 +34,7 @@ class NewKey:
 class Mesh(t.Protocol):
     """One mesh with one credential. Every verb raises an ApiError of ``errors`` when the mesh cannot be read or refuses.
 
-    ``own_server``: machines have to be told its URL, since clients know Tailscale's alone.
+    ``own_server``: machines need its URL, since clients know only Tailscale's.
     """
 
     backend: str

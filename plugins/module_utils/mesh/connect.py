@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Opens the mesh a module was told to use: options first, then environment variables, then what the caller found elsewhere."""
+"""Opens the mesh that a module is to use: options first, then environment variables, then what the caller found elsewhere."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _is_v1(answer: Answer) -> bool:
 
 
 def _refuse_old(answer: Answer) -> None:
-    """A version that is told and too old is refused; servers built from source tell none."""
+    """A reported version that is too old is refused; servers built from source report none."""
     version = str(answer.json.get("version") or "") if isinstance(answer.json, dict) else ""
     match = re.match(r"v?(\d+)\.(\d+)\.", version)
     if match and (int(match[1]), int(match[2])) < _OLDEST:

@@ -17,7 +17,7 @@ from .results import device_result
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceWish:
+class DeviceSpec:
     """What a device should be; None leaves it as it is."""
 
     tags: tuple[str, ...] | None = None
@@ -43,7 +43,7 @@ def remove(
 ) -> DeviceOutcome:
     """Remove every device that asked for one of ``hostnames`` and carries all ``tags``, and every device of ``ids``.
 
-    Devices shared in from another tailnet are never taken for ours by their hostname. What is gone already is no failure.
+    Devices shared in from another tailnet are never taken for ours by their hostname. A device that is gone already is not a failure.
     """
     wanted = {name.lower() for name in hostnames}
     doomed, seen = [], set()
@@ -75,8 +75,8 @@ def remove(
     return outcome
 
 
-def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], wish: DeviceWish, *, dry: bool) -> DeviceOutcome:
-    """Bring the devices to what ``wish`` says. A device that does not exist is a failure: only a machine can bring itself in."""
+def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], spec: DeviceSpec, *, dry: bool) -> DeviceOutcome:
+    """Bring the devices to what ``spec`` says. A device that does not exist is a failure: only a machine can bring itself in."""
     every = mesh.devices()
     outcome = DeviceOutcome()
     for name in dict.fromkeys(hostnames):
@@ -98,7 +98,7 @@ def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], w
 
     def bring(device: Device) -> tuple[Device, bool, str]:
         try:
-            return *_bring(mesh, device, wish, dry), ""
+            return *_bring(mesh, device, spec, dry), ""
         except TgpError as error:
             return device, False, f"{device.hostname} ({device.id}): {error}"
 
@@ -110,25 +110,25 @@ def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], w
     return outcome
 
 
-def _bring(mesh: DeviceMesh, device: Device, wish: DeviceWish, dry: bool) -> tuple[Device, bool]:
+def _bring(mesh: DeviceMesh, device: Device, spec: DeviceSpec, dry: bool) -> tuple[Device, bool]:
     """The device as it is afterwards, and whether anything had to be done."""
     after, steps = device, []
-    if wish.tags is not None and set(wish.tags) != set(device.tags):
-        if not wish.tags:
+    if spec.tags is not None and set(spec.tags) != set(device.tags):
+        if not spec.tags:
             raise InvalidInput("its tags cannot be taken away.", remedy="A tagged device keeps at least one tag.")
-        after = dataclasses.replace(after, tags=wish.tags)
-        steps.append(lambda: mesh.set_tags(device.id, wish.tags or ()))
-    if wish.authorized is not None and wish.authorized is not device.authorized:
-        after = dataclasses.replace(after, authorized=wish.authorized)
-        steps.append(lambda: mesh.set_authorized(device.id, bool(wish.authorized)))
-    if wish.key_expiry is not None and device.key_expiry_disabled is not (not wish.key_expiry):
-        after = dataclasses.replace(after, key_expiry_disabled=not wish.key_expiry)
-        steps.append(lambda: mesh.set_key_expiry(device.id, bool(wish.key_expiry)))
+        after = dataclasses.replace(after, tags=spec.tags)
+        steps.append(lambda: mesh.set_tags(device.id, spec.tags or ()))
+    if spec.authorized is not None and spec.authorized is not device.authorized:
+        after = dataclasses.replace(after, authorized=spec.authorized)
+        steps.append(lambda: mesh.set_authorized(device.id, bool(spec.authorized)))
+    if spec.key_expiry is not None and device.key_expiry_disabled is not (not spec.key_expiry):
+        after = dataclasses.replace(after, key_expiry_disabled=not spec.key_expiry)
+        steps.append(lambda: mesh.set_key_expiry(device.id, bool(spec.key_expiry)))
     if steps and not dry:
         for step in steps:
             step()
         after = mesh.device(device.id) or after
-        if wish.key_expiry is not None and after.key_expiry_disabled is wish.key_expiry:
+        if spec.key_expiry is not None and after.key_expiry_disabled is spec.key_expiry:
             raise InvalidInput(
                 "the server took the call and left the expiry of its key as it was.",
                 remedy="headscale lets no key expire that does not; leave key_expiry out there.",

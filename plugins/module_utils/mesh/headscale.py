@@ -87,8 +87,8 @@ class Headscale:
 
     def _post_key(self, node: str, tags: t.Sequence[str], ephemeral: bool, now: datetime, end: datetime) -> NewKey:
         operation = "POST /preauthkey"
-        wish = {"reusable": False, "ephemeral": ephemeral, "expiration": precise(end), "aclTags": list(tags)}
-        answer = self._session.call("POST", "/preauthkey", scope="", tags=tags, json=wish)
+        spec = {"reusable": False, "ephemeral": ephemeral, "expiration": precise(end), "aclTags": list(tags)}
+        answer = self._session.call("POST", "/preauthkey", scope="", tags=tags, json=spec)
         body = self._api.expect(answer.json, dict, operation)
         made = self._api.expect(body.get("preAuthKey"), dict, operation, "preAuthKey")
         secret, key_id = made.get("key"), made.get("id")
@@ -216,7 +216,7 @@ def precise(when: datetime) -> str:
 
 
 def device(api: Api, item: t.Mapping[str, t.Any], operation: str) -> Device:
-    """One node. ``givenName`` is the mesh's name of it: the domain is not told."""
+    """One node. ``givenName`` is the mesh's name of it: the domain is not reported."""
     if not isinstance(item.get("id"), str) or not isinstance(item.get("name"), str):
         raise api.bad_shape(operation, "a node has no id or no name")
     if "tags" not in item:

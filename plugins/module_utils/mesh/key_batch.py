@@ -21,7 +21,7 @@ Result = dict[str, t.Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class KeyWish:
+class KeySpec:
     """What every new key should be."""
 
     tags: tuple[str, ...]
@@ -35,7 +35,7 @@ def valid(key: MeshKey, now: datetime) -> bool:
     return key.invalid is not True and (key.expires is None or key.expires > now)
 
 
-def issue(mesh: Mesh, nodes: t.Sequence[str], wish: KeyWish, *, now: datetime, dry: bool) -> list[Result]:
+def issue(mesh: Mesh, nodes: t.Sequence[str], spec: KeySpec, *, now: datetime, dry: bool) -> list[Result]:
     """One result per node (status made, exists or failed; with ``dry`` made stands for what would be made).
 
     An existing valid key stays and its secret cannot be read again; ``renew`` replaces it, the old one goes after the new one is
@@ -49,12 +49,12 @@ def issue(mesh: Mesh, nodes: t.Sequence[str], wish: KeyWish, *, now: datetime, d
     def issue_one(node: str) -> Result:
         description = description_of(node)
         old = standing.get(description, [])
-        if old and not wish.renew:
+        if old and not spec.renew:
             return key_result(node, description, old[0], "exists")
         if dry:
             return key_result(node, description, None, "made")
         try:
-            made = mesh.create_key(node, tags=wish.tags, ephemeral=wish.ephemeral, expiry_seconds=wish.expiry_seconds)
+            made = mesh.create_key(node, tags=spec.tags, ephemeral=spec.ephemeral, expiry_seconds=spec.expiry_seconds)
         except TgpError as error:
             return key_result(node, description, None, "failed") | {"error": redact(str(error))}
         result = key_result(node, description, made, "made")

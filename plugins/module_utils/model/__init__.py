@@ -45,9 +45,9 @@ from .spec import (
     SecretRef,
     ServiceSpec,
     Source,
+    Specs,
     SpendingBudget,
     Window,
-    Wishes,
 )
 
 __all__ = [
@@ -112,5 +112,5 @@ __all__ = [
     "Toleration",
     "WaitingPod",
     "Window",
-    "Wishes",
+    "Specs",
 ]

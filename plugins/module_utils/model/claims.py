@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What we remember of a machine, from the wish to its end (L-2)."""
+"""The claim of a machine, from the decision to its end (L-2)."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MadeToken:
-    """A bootstrap token that we made, or were about to make: its id, which is no secret, the machine it is for, and its end."""
+    """A bootstrap token that we made, or were about to make: its id, which is not a secret, the machine it is for, and its end."""
 
     id: str
     machine: str

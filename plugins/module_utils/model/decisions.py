@@ -21,11 +21,11 @@ class Action:
     ``kind``: launch (new claim to be written and launched), resume (a claim of an earlier run goes on), update (claim facts to be
     written), annotate (node annotation idle-since set or removed), restore (marks of an interrupted drain
     taken off its node), destroy (claim gets its deletion; drain, then teardown),
-    delete_node, delete_device, delete_key, delete_token, delete_service ("namespace/name"), delete_extra (leftovers without a claim; of
+    delete_node, delete_device, delete_key, delete_token, delete_service ("namespace/name"), delete_extra (orphans without a claim; of
     an extra ``target`` is its id, ``uid`` its kind, ``value`` its cloud), delete_instance (a second machine under the name of a claim
     that goes on: ``target`` its id, ``value`` its cloud), report (nothing is done). ``claim`` is the claim as it shall be written, in at
     most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id,
-    key id or token id for leftovers; ``price_hour`` what it adds (+) or saves (-).
+    key id or token id for orphans; ``price_hour`` what it adds (+) or saves (-).
     """
 
     kind: ActionKind
@@ -52,8 +52,8 @@ class Shortfall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should be told at once, wherever they are. ``kind``: one of those in docs/reference/events.md. ``key`` is the same
-    as long as it is about the same thing, so that it is told once; ``subject`` the machine, pool, class, cloud or record it is about;
+    """Something that people should know at once. ``kind``: one of those in docs/reference/events.md. ``key`` is the same
+    as long as it is about the same thing, so that it is sent once; ``subject`` the machine, pool, class, cloud or record it is about;
     ``data`` more for programs, without secrets."""
 
     kind: str
@@ -92,7 +92,7 @@ class Tally:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
+    """What a run would do. Pure data: the same observation and specs always give the same plan (I-8).
 
     ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end, and
     so do ``failures``: what could not be read or written, while everything else goes on. ``notices`` are

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run is told by its options, and the defaults that several rules share (L-23)."""
+"""What the options of a run say, and the defaults that several rules share (L-23)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYSTEM_NAMESPACES = ("kube-system", "gpu-device-plugin", "gpu-operator", "tailsc
 """Pods of these are no work, whatever a run adds to them."""
 MODES = ("provision", "reap", "everything", "autoscale", "destroy", "status")
 LAUNCHING = ("provision", "everything", "autoscale")  # modes that may rent
-REAPING = ("reap", "everything", "autoscale")  # modes that give back what is not needed
+REAPING = ("reap", "everything", "autoscale")  # modes that terminate what is not needed
 CLOCK_TOLERANCE: t.Final = 60
 """Seconds by which a time that another host wrote may lie ahead of our clock and is still believed (L-3, L-22)."""
 PRICE_TTL: t.Final = 300

@@ -53,7 +53,7 @@ class StateFacts(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quality:
-    """What is asked of the host of a machine, beside its size. None = not asked; what is not known of an offer meets no wish.
+    """Requirements on the host of a machine, beside its size. None = not asked; what is not known of an offer meets no spec.
 
     ``min_reliability``: a share of time, 0 to 1. ``min_cuda``: the newest CUDA its driver must support, like "12.8". ``min_bandwidth``:
     Mbit/s towards the machine. ``min_ports``: ports reachable from outside. ``min_duration``: seconds that its host still offers it."""
@@ -73,12 +73,12 @@ class Capability:
 
     ``lanes``: lanes its machines can serve, best first. ``carrier`` and ``user_data_limit`` (bytes, None = it carries none): how a VM
     gets its payload. ``tags``: own marks can be set at launch; ``stamped``: they are on every machine of ours from its first moment, so that
-    one without them is somebody's, whatever its name. ``created_time``: its list tells when a machine was made.
+    one without them is not ours, whatever its name. ``created_time``: its list tells when a machine was made.
     ``registration_timeout``: seconds of L-11. ``list_delay``: seconds for which a new machine may be missing from its list.
     ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill
     ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
     billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
-    for people. ``login``: the user whom its Ubuntu images let in over SSH. ``node_quality``: what hosts of nodes must be where nobody says
+    for people. ``login``: the SSH user of its Ubuntu images. ``node_quality``: what hosts of nodes must be where nobody says
     anything else.
     """
 
@@ -126,7 +126,7 @@ class Offer:
     ``min_bid`` (spot by auction): the lowest machine price per hour, without disk, that would run now. ``price_estimated``: the price is
     a published one; the true one is known only once the machine exists. ``traffic_price_gb_down`` and ``_up``: dollars per GB towards the
     machine and away from it, beside ``price_hour``; None where a cloud bills no traffic or does not tell. ``traits`` are facts about the
-    host for wishes about quality (planner/offers/requirements.py): verified "true"/"false", cuda "12.8", inet-down Mbit/s, ports,
+    host for specs about quality (planner/offers/requirements.py): verified "true"/"false", cuda "12.8", inet-down Mbit/s, ports,
     static-ip, duration seconds, stock.
     """
 

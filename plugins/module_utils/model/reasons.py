@@ -36,7 +36,7 @@ class Reason(enum.StrEnum):
 
 
 class Finding(enum.StrEnum):
-    """What is told of a machine that does not end, or marked on its Node."""
+    """Why a machine is not terminated, as reported or marked on its Node."""
 
     OBSERVED = "Observed"
     ADOPTED = "Adopted"

@@ -252,8 +252,8 @@ class Pool:
 class Source:
     """One thing that documents were read from: a file, a folder, or one list of the cluster's API. ``pools``: keys of the pools and
     requests in it, faulty ones included. ``problem``: why what is not in it may be there all the same; empty = it was read in whole.
-    ``quiet``: told only where a claim's document was read there, since it may well be as it should (a kind whose CRD is not installed) or
-    is told otherwise."""
+    ``quiet``: reported only where a claim's document was read there, since it may well be as it should (a kind whose CRD is not installed) or
+    is reported otherwise."""
 
     pools: tuple[str, ...] = ()
     problem: str = ""
@@ -261,7 +261,7 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wishes:
+class Specs:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in
     it want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
     could not join: nothing is launched there (the preflight found it).
@@ -302,7 +302,7 @@ class Wishes:
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpendingBudget:
     """What a pool, a class or the whole cluster may cost in a period (L-16). ``period``: day, week (from Monday) or month, as the calendar
-    of ``time_zone`` has them. From ``soft_percent`` of ``amount`` on people are told; at ``amount`` ``action`` is taken: stop_launch,
+    of ``time_zone`` has them. From ``soft_percent`` of ``amount`` on a notice is sent; at ``amount`` ``action`` is taken: stop_launch,
     drain_idle or drain_all."""
 
     period: str

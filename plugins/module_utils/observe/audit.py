@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clouds, meshes, records and the cluster as acting code gets them: each call that costs or deletes is told before and after.
+"""Clouds, meshes, records and the cluster as acting code gets them: each call that costs or deletes writes an event before and after.
 
-Whoever acts through a Context is told of without doing anything for it. ``intent`` is on file before the call goes out, ``outcome``
+Calls through a Context are recorded without any further code. ``intent`` is on file before the call goes out, ``outcome``
 once its answer is known; ``ref`` of the outcome is the number of its intent. A call that a killed process left behind has no outcome.
 """
 
@@ -110,7 +110,7 @@ class _ToldMesh(_Delegate):
 
 
 class _ToldStore(_Delegate):
-    """Claims: the change of a phase is told once it is on record, and so is a closing line."""
+    """Claims: a change of phase is an event once it is stored, and so is a closing line."""
 
     def __init__(self, inner: ClaimStore, task: Task) -> None:
         super().__init__(inner, task)
@@ -168,7 +168,7 @@ def told_store(store: ClaimStore, task: Task) -> ClaimStore:
 
 class KubeTeller:
     """Tells of what is deleted in the cluster, evictions included. Our own records and the run lock speak for themselves by other
-    events; an eviction that is refused again and again is told once."""
+    events; a repeatedly refused eviction is one event."""
 
     def __init__(self, task: Task) -> None:
         self._task = task

@@ -19,7 +19,7 @@ from ..core.task import Task
 from ..kube.client import Kube, read_secret
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
-from ..model import Claim, CloudChoice, Instance, Node, Phase, Wishes
+from ..model import Claim, CloudChoice, Instance, Node, Phase, Specs
 from ..providers.base import Cloud
 from ..providers.registry import CAPABILITIES, ENTRIES
 from ..providers.registry import connect as connect_cloud
@@ -104,12 +104,12 @@ class Feed(t.Generic[_T]):
 
 
 class Clients:
-    """The clouds and the mesh of one module call. ``wishes`` and ``claims`` give the documents and claims as they are known by then."""
+    """The clouds and the mesh of one module call. ``specs`` and ``claims`` give the documents and claims as they are known by then."""
 
-    def __init__(self, task: Task, kube: Kube, wishes: t.Callable[[], Wishes], claims: t.Callable[[], t.Iterable[Claim]]) -> None:
+    def __init__(self, task: Task, kube: Kube, specs: t.Callable[[], Specs], claims: t.Callable[[], t.Iterable[Claim]]) -> None:
         self._task = task
         self._kube = kube
-        self._wishes = wishes
+        self._specs = specs
         self._claims = claims
         self._clouds = Once()  # by name: the connected cloud, or why it cannot be connected
         self._guard = threading.Lock()  # of the lists below; never held during a call
@@ -122,7 +122,7 @@ class Clients:
 
     def cloud_names(self) -> tuple[str, ...]:
         """Clouds to look at: those of the documents and those that live claims were rented from."""
-        wanted = {choice.cloud for node_class in self._wishes().classes.values() for choice in node_class.clouds if choice.enabled}
+        wanted = {choice.cloud for node_class in self._specs().classes.values() for choice in node_class.clouds if choice.enabled}
         wanted |= {claim.cloud for claim in self._claims() if claim.cloud}
         return tuple(sorted(name for name in wanted if name in CAPABILITIES))
 
@@ -147,7 +147,7 @@ class Clients:
         return cloud
 
     def _connect(self, name: str) -> Cloud:
-        choice = self._wishes().choice(name) or self._remembered_choice(name)
+        choice = self._specs().choice(name) or self._remembered_choice(name)
         credential = cloud_credential(self._task, self._kube, name, choice)
         in_flight = {claim.name: word for claim in self._claims() if claim.cloud == name and (word := _in_flight(claim))}
         cloud = connect_cloud(
@@ -203,7 +203,7 @@ class Clients:
 
     def uses_mesh(self) -> bool:
         """Whether any document or live claim speaks of a mesh."""
-        used = any(node_class.mesh.backend == "tailscale" for node_class in self._wishes().classes.values())
+        used = any(node_class.mesh.backend == "tailscale" for node_class in self._specs().classes.values())
         return used or any(claim.mesh_backend == "tailscale" for claim in self._claims())
 
     def refresh(self) -> None:
@@ -250,13 +250,13 @@ def cloud_credential(task: Task, kube: Kube, cloud: str, choice: CloudChoice | N
     return None
 
 
-def unused(task: Task, kube: Kube, cloud: str, wishes: Wishes) -> bool:
+def unused(task: Task, kube: Kube, cloud: str, specs: Specs) -> bool:
     """Whether nobody named the cloud and nothing of it is configured anywhere, so that nobody expects it to be asked.
 
-    A Secret that cannot be read is no proof of that.
+    A Secret that cannot be read proves nothing about that.
     """
     choices = [
-        choice for node_class in wishes.classes.values() for choice in node_class.clouds if choice.cloud == cloud and choice.enabled
+        choice for node_class in specs.classes.values() for choice in node_class.clouds if choice.cloud == cloud and choice.enabled
     ]
     if not all(choice.implicit for choice in choices) or ENTRIES[cloud].is_configured(task):
         return False

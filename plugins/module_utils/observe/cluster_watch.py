@@ -29,20 +29,20 @@ Event = dict[str, t.Any]
 
 class Attention:
     """``run`` calls ``tell`` with one event after the other until ``stop``; each with ``seen``, when the first change of its look came in, and
-    ``told``, when it was handed over, in milliseconds.
+    ``reported``, when it was handed over, in milliseconds.
 
     Changes are looked at once nothing has changed for ``quiet`` seconds, or ``most`` seconds after the first of them (real ones), so that
-    a hundred pods of one job are one event. While the cluster cannot be read nothing is told but that, once it has lasted ``patience``
-    seconds. TgpError when it cannot be read for a reason that does not pass: no right, a key that is refused. Whoever has no right to
-    certificate requests, which only machines of lane kubelet need an answer to, is told of pods and Nodes alone.
+    a hundred pods of one job are one event. While the cluster cannot be read only that is reported, once it has lasted
+    ``unreadable_after`` seconds. TgpError when it cannot be read for a reason that does not pass: no right, a key that is
+    refused. Without the right to certificate requests, which only machines of lane kubelet need, it watches pods and Nodes alone.
     """
 
     def __init__(
         self, kube: Kube, watcher: Watcher, tell: t.Callable[[Event], None], clock: Clock, *, quiet: float = 0.2, most: float = 2.0,
-        patience: float = 60.0, gpu_resources: tuple[str, ...] = GPU_RESOURCES,
+        unreadable_after: float = 60.0, gpu_resources: tuple[str, ...] = GPU_RESOURCES,
     ) -> None:  # fmt: skip
         self._watcher, self._tell, self._clock = watcher, tell, clock
-        self._quiet, self._most, self._patience = quiet, most, patience
+        self._quiet, self._most, self._unreadable_after = quiet, most, unreadable_after
         self._mutex = threading.Lock()
         self._changed = threading.Event()
         self._stop = threading.Event()
@@ -123,7 +123,9 @@ class Attention:
     def _tell_trouble(self, trouble: tuple[datetime, str], now: datetime) -> None:
         since, message = trouble
         last = self._told_trouble
-        if (now - since).total_seconds() < self._patience or (last is not None and (now - last).total_seconds() < self._patience):
+        if (now - since).total_seconds() < self._unreadable_after or (
+            last is not None and (now - last).total_seconds() < self._unreadable_after
+        ):
             return
         self._told_trouble = now
         self._tell({"kind": UNREACHABLE, "since": to_text(since), "message": message})
@@ -147,7 +149,7 @@ class Attention:
         with self._mutex:
             blind = bool(self._trouble) or len(self._known) < len(self._items)
         due = self._watcher.next(now)
-        return min(due, now + timedelta(seconds=self._patience / 4)) if blind else due
+        return min(due, now + timedelta(seconds=self._unreadable_after / 4)) if blind else due
 
 
 def _exact(moment: datetime) -> str:

@@ -24,7 +24,7 @@ from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
 from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
-from ..model import NodeClass, Pool, SpendingBudget, Wishes
+from ..model import NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
 from ..model.resources import GPU_RESOURCES
 from ..model.spec import DRAIN_TIMEOUT
@@ -81,7 +81,7 @@ class Clocks:
 
 @dataclasses.dataclass
 class Context:
-    """One opened world. ``wishes`` may be empty (a teardown needs no documents).
+    """One opened world. ``specs`` may be empty (a teardown needs no documents).
 
     ``records``: what is written beside the claims; ``clients``: clouds and mesh; ``clocks``: those of others; ``once``: other values that are
     read once per call.
@@ -90,7 +90,7 @@ class Context:
     task: Task
     kube: Kube
     store: ClaimStore
-    wishes: Wishes
+    specs: Specs
     settings: Settings
     cluster_id: str
     run_id: str
@@ -102,7 +102,7 @@ class Context:
         self.once = Once()
         self.clocks = Clocks(self.clock, self.task.began)
         self.records = Records(self.store, self.clock, self.cluster_id, self.warn)
-        self.clients = Clients(self.task, self.kube, lambda: self.wishes, self.records.known_claims)
+        self.clients = Clients(self.task, self.kube, lambda: self.specs, self.records.known_claims)
 
     def drain_timeout(self, pool: Pool | None) -> int:
         return pool.drain_timeout if pool else DRAIN_TIMEOUT
@@ -139,14 +139,14 @@ def open_context(
     so nothing is written to the event log.
 
     Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
-    what it describes, and is told in the wishes; ``strict``: it is refused, too.
+    what it describes, and is listed in the specs; ``strict``: it is refused, too.
     """
     kube = connect_cluster(task)
     own_store = task.params.get("claim_store") == "directory"
     kube.needs = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS))
-    wishes = load(task, kube, strict=strict)
-    if documents_required and not wishes.pools:
-        _refuse_without_pools(task, wishes, settings)
+    specs = load(task, kube, strict=strict)
+    if documents_required and not specs.pools:
+        _refuse_without_pools(task, specs, settings)
     Sender(task)  # says what is wrong with its options
     task.late_token = lambda: notify_token(task, kube)
     run_id = task.params.get("run_id") or new_run_id()
@@ -160,7 +160,7 @@ def open_context(
         task=task,
         kube=kube,
         store=store,
-        wishes=wishes,
+        specs=specs,
         settings=settings or settings_of(task),
         cluster_id=cluster_id(kube, task.params.get("cluster_id")),
         run_id=run_id,
@@ -168,13 +168,13 @@ def open_context(
     )
 
 
-def _refuse_without_pools(task: Task, wishes: Wishes, settings: Settings | None) -> None:
+def _refuse_without_pools(task: Task, specs: Specs, settings: Settings | None) -> None:
     """A run that only launches has nothing to do without a pool. One that reaps has, as soon as any documents were given."""
     if settings is not None and settings.mode in REAPING and (task.params["documents"] or task.params["documents_from_cluster"]):
         return
     refuse(
-        [source.problem for source in wishes.sources.values() if source.problem and not source.quiet]
-        + [sentence for sentences in wishes.faults.values() for sentence in sentences]
+        [source.problem for source in specs.sources.values() if source.problem and not source.quiet]
+        + [sentence for sentences in specs.faults.values() for sentence in sentences]
     )
     raise InvalidInput(
         "There is no pool among the documents, so there is nothing to do.",
@@ -222,10 +222,10 @@ def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], ki
     return names
 
 
-def _budget(wish: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
+def _budget(spec: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
     """The option ``budget``: what the whole cluster may cost in a period."""
-    if not wish:
+    if not spec:
         return None
-    if not 1 <= wish["soft_percent"] <= 100:
-        raise InvalidInput(f"budget.soft_percent {wish['soft_percent']} is no share.", remedy="Give a whole number from 1 to 100.")
-    return budget_of(wish["period"], wish["amount"], wish["time_zone"], wish["soft_percent"], wish["action"])
+    if not 1 <= spec["soft_percent"] <= 100:
+        raise InvalidInput(f"budget.soft_percent must be between 1 and 100, got {spec['soft_percent']}.")
+    return budget_of(spec["period"], spec["amount"], spec["time_zone"], spec["soft_percent"], spec["action"])

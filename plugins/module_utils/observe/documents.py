@@ -16,7 +16,7 @@ from ..core.task import Task
 from ..documents.faults import Document, DocumentOrigin, line_of
 from ..documents.parse import refuse, understand
 from ..kube.client import Kube
-from ..model import Machine, Source, Wishes
+from ..model import Machine, Source, Specs
 from ..model.labels import API_PATH, API_VERSION
 from ..providers.webhook.machines import groups_from_environment, usable_groups
 
@@ -30,9 +30,9 @@ _SWITCHED_ON_BY = "_SCALE_UP_ENDPOINT"  # a variable of that name is nobody else
 _KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpurequests": "GPURequest"}
 
 
-def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
+def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Specs:
     """All documents of this call, checked. ``strict``: InvalidInput lists every fault of every document with its place, and every file,
-    folder or list that could not be read. Else both are told in the wishes, beside all that is good (L-25)."""
+    folder or list that could not be read. Else both are listed in the specs, beside all that is good (L-25)."""
     collected = _Found()
     for entry in task.params.get("documents") or []:
         if isinstance(entry, dict):
@@ -45,25 +45,25 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
         collected.cluster(kube)
     documents, values = _split(collected.documents)
     machines, machines_from, warnings = collected.node_groups(values, documents)
-    wishes, more = understand(
+    specs, more = understand(
         documents,
         machines=machines,
         allow_commands=task.params.get("allow_commands") or (),
         machines_from=machines_from,
         sources=collected.sources,
     )
-    wishes = dataclasses.replace(wishes, faults={**collected.faults, **wishes.faults})
-    wishes, more = collected.with_lines(wishes, [*warnings, *more])
+    specs = dataclasses.replace(specs, faults={**collected.faults, **specs.faults})
+    specs, more = collected.with_lines(specs, [*warnings, *more])
     if strict:
         unread = [source.problem for name, source in collected.sources.items() if source.problem and not source.quiet]
-        refuse([*unread, *(sentence for sentences in wishes.faults.values() for sentence in sentences)])
+        refuse([*unread, *(sentence for sentences in specs.faults.values() for sentence in sentences)])
     for warning in more:
         task.warn(warning)
-    return wishes
+    return specs
 
 
 class _Found:
-    """Documents as they stand, what they were read from, and what of that could not be read or is no document."""
+    """Documents as they stand, what they were read from, and what of that could not be read or is not a document."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -86,7 +86,7 @@ class _Found:
         before = len(self.documents)
         whole = all([self._file(file, source) for file in files])
         if not whole:
-            self.sources[source] = Source(problem=f"{path} could not be read in whole.", quiet=True)  # its faults are told
+            self.sources[source] = Source(problem=f"{path} could not be read in whole.", quiet=True)  # its faults are reported
         elif len(self.documents) == before:
             self.sources[source] = Source(problem=f"{path} holds no document.")
         else:
@@ -116,19 +116,19 @@ class _Found:
     def _fault(self, place: str, sentence: str) -> None:
         self.faults[place] = (*self.faults.get(place, ()), f"{place}: {sentence}")
 
-    def with_lines(self, wishes: Wishes, warnings: list[str]) -> tuple[Wishes, list[str]]:
+    def with_lines(self, specs: Specs, warnings: list[str]) -> tuple[Specs, list[str]]:
         """The same with the line in front of each sentence about a file, in the order of the lines."""
         faults, replacements = {}, dict[str, str]()
-        for place, sentences in wishes.faults.items():
+        for place, sentences in specs.faults.items():
             lines = [(self._line(place, sentence), sentence) for sentence in sentences]
             if place in self._files:
                 lines.sort(key=lambda pair: pair[0])
             replacements |= {sentence: self._placed(place, line, sentence) for line, sentence in lines}
             faults[place] = tuple(replacements[sentence] for _line, sentence in lines)
-        paused = {key: _replaced(why, replacements) for key, why in wishes.paused.items()}
+        paused = {key: _replaced(why, replacements) for key, why in specs.paused.items()}
         places = [(next((file for file in self._files if text.startswith(f"{file}: ")), ""), text) for text in warnings]
         more = [self._placed(place, self._line(place, text), text) for place, text in places]
-        return dataclasses.replace(wishes, faults=faults, paused=paused), more
+        return dataclasses.replace(specs, faults=faults, paused=paused), more
 
     def _line(self, place: str, sentence: str) -> int:
         """Zero where there is none."""
@@ -139,7 +139,7 @@ class _Found:
             with open(path, encoding="utf-8") as file:
                 where = sentence.removeprefix(f"{place}: ").removeprefix("The group ").partition(": ")[0]
                 return line_of(file.read(), number, where) or 0
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):  # it was whole a moment ago: somebody writes to it
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):  # it was whole a moment ago: another process writes to it
             return 0
 
     def _placed(self, place: str, line: int, sentence: str) -> str:
@@ -218,7 +218,7 @@ def _split(documents: list[Document]) -> tuple[list[Document], list[Document]]:
 
 
 def _asks_for_groups(documents: list[Document]) -> bool:
-    specs = (document.mapping.get("spec") for document in documents)  # of any form yet: what is wrong with it is told later
+    specs = (document.mapping.get("spec") for document in documents)  # of any form yet: what is wrong with it is reported later
     listed = (spec.get("providers") for spec in specs if isinstance(spec, dict))
     providers = [entry for entries in listed if isinstance(entries, list) for entry in entries if isinstance(entry, dict)]
     return any(

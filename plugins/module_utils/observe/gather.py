@@ -53,7 +53,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
     rented is not asked (``with_offers``).
     ``extras``: also what clouds keep beside machines. ``tokens``: also the bootstrap tokens that we noted. ``ledger``: also the books;
     they are read anyhow where there is a budget."""
-    packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
+    packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.specs.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, extras) for name in asked_clouds(context)}
         clouds = {name: future.result() for name, future in views.items()}
@@ -93,7 +93,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         probes=probes,
         services=services,
         generations=context.records.generations() or (NOT_DRAWN,),
-        ledger=_ledger(context) if ledger or budgets(context.wishes, context.settings.budget) else None,
+        ledger=_ledger(context) if ledger or budgets(context.specs, context.settings.budget) else None,
         damaged=tuple(damaged),
         mesh_problem=" ".join(dict.fromkeys(mesh_problems)),
         state_problems=state_problems,
@@ -149,18 +149,18 @@ def asked_clouds(context: Context) -> list[str]:
     return [
         name
         for name in context.clients.cloud_names()
-        if name in needed or not unused(context.task, context.kube, name, context.wishes)
+        if name in needed or not unused(context.task, context.kube, name, context.specs)
     ]
 
 
 def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
-    """Instances, extras when somebody may tidy up. One may fail without the others."""
+    """Instances, and extras when this run may delete them. One may fail without the others."""
     instances = extra_list = None
     problems = []
     try:
         cloud = context.clients.cloud(name)
     except TgpError as error:
-        return CloudView(problem=str(error), expected=not unused(context.task, context.kube, name, context.wishes))
+        return CloudView(problem=str(error), expected=not unused(context.task, context.kube, name, context.specs))
     try:
         instances = tuple(cloud.instances())
     except TgpError as error:
@@ -175,9 +175,9 @@ def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
 
 def _offers(context: Context, name: str, ask: bool) -> Quote:
     """What the cloud offers of what the documents want, or unless ``ask`` what it offered less than five minutes ago."""
-    query = query_of(context.wishes, name)
+    query = query_of(context.specs, name)
     return _cached_offers(context).offers(
-        name, query, lambda: context.clients.cloud(name).offers(query), context.wishes.choice(name), refresh=ask
+        name, query, lambda: context.clients.cloud(name).offers(query), context.specs.choice(name), refresh=ask
     )
 
 
@@ -283,7 +283,7 @@ def look_at_services(
 
 def published(context: Context) -> tuple[Published, ...] | None:
     """Services of ours in the namespaces of described pools; None, with a warning, when they could not be read."""
-    places = sorted({pool.namespace for pool in context.wishes.pools if pool.service is not None})
+    places = sorted({pool.namespace for pool in context.specs.pools if pool.service is not None})
     try:
         return tuple(service for place in places for service in services_of(context.kube, place, context.cluster_id))
     except TgpError as error:
@@ -293,7 +293,7 @@ def published(context: Context) -> tuple[Published, ...] | None:
 
 def _claimed(context: Context, devices: t.Sequence[Device], claims: t.Sequence[Claim]) -> t.Iterator[Target]:
     for claim in claims:
-        pool = context.wishes.pool_of(claim.pool)
+        pool = context.specs.pool_of(claim.pool)
         if not claim.is_service or not (claim.phase in LIVE or waits(claim)) or pool is None:
             continue
         device = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device
@@ -308,7 +308,7 @@ def _unclaimed(
     claimed = {claim.name for claim in claims}
     names = {instance.name for view in clouds.values() for instance in view.instances or () if not instance.gone} - claimed
     for name in sorted(names):
-        pool = described_pool(name, context.wishes.pools) if ownership_of(name, context.cluster_id) is Ownership.OURS else None
+        pool = described_pool(name, context.specs.pools) if ownership_of(name, context.cluster_id) is Ownership.OURS else None
         device = find_device(devices, hostname=name, tags=(), created_after=None).device if pool is not None else None
         if pool is not None and device is not None and device.online is not False:
             yield Target(name, pool, device, False)

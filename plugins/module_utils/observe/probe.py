@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 else:
     httpx = lazy("httpx")
 
-_PATIENCE = 5.0  # real seconds for one answer
+_TIMEOUT = 5.0  # real seconds for one answer
 _ONCE = RetryPolicy(tries=1)
 _COMMAND = 30.0  # real seconds for a command
 _ANY = range(200, 600)
@@ -30,7 +30,7 @@ _WORDS = {"idle": True, "true": True, "busy": False, "false": False}
 
 
 class Heard(t.NamedTuple):
-    """What a question brought: a yes, a no or unknown, what is told of it, and whether the service itself said so (``own``)."""
+    """What a question brought: a yes, a no or unknown, what is known of it, and whether the service itself said so (``own``)."""
 
     found: bool | None
     detail: str
@@ -51,7 +51,7 @@ class Prober:
         if not self._proxy:
             return "services are asked directly"
         root = "http://tgp-check.invalid"
-        api = Api("mesh_proxy", root, transport=self._transport(root), timeout=_PATIENCE, retry=_ONCE, clock=self._task.clock)
+        api = Api("mesh_proxy", root, transport=self._transport(root), timeout=_TIMEOUT, retry=_ONCE, clock=self._task.clock)
         try:
             api.call("GET", "/", ok=_ANY)
         except Unreachable as error:
@@ -59,7 +59,7 @@ class Prober:
                 f"mesh_proxy {self._proxy} does not answer: {error.message}", remedy="Start it, or correct the address."
             ) from error
         except ApiError:
-            pass  # somebody is there; for this name it may say what it likes
+            pass  # a server is there; its answer for this name does not matter
         finally:
             api.close()
         return f"services are asked through {self._proxy}"
@@ -87,7 +87,7 @@ class Prober:
             return Heard(None, "its mesh device has no address")
         host = f"[{address}]" if ":" in address else address
         root = f"http://{host}:{service.health_port}"
-        api = Api(device.hostname, root, transport=self._transport(root), timeout=_PATIENCE, retry=_ONCE, clock=self._task.clock)
+        api = Api(device.hostname, root, transport=self._transport(root), timeout=_TIMEOUT, retry=_ONCE, clock=self._task.clock)
         try:
             return read(api.call("GET", path, ok=_ANY))
         except Unreachable as error:
@@ -155,7 +155,7 @@ def _is_idle(answer: Answer) -> Heard:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Whether somebody at that address refused the connection: the machine is there, the service is not."""
+    """Whether the address refused the connection: the machine is there, the service is not."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError):

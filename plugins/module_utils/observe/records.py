@@ -70,8 +70,8 @@ class Records:
                 times[key] = from_text(str(text))
             except ValueError:
                 raise BadShape(
-                    f"The record tgp-state-{name} beside the claims is not understood at {key!r}: {text!r} is no time.",
-                    remedy="Remove that record once no run is at work; what it remembers is then seen for the first time again.",
+                    f"The record tgp-state-{name} beside the claims is not understood at {key!r}: {text!r} is not a time.",
+                    remedy="Remove that record while no run is active; what it holds then counts as seen for the first time.",
                     service="claims",
                     record=name,
                 ) from None
@@ -140,7 +140,7 @@ class Records:
 class TokenList:
     """Our list of the bootstrap tokens that we made, beside the claims (L-12).
 
-    A token whose id never reached its claim, or whose claim somebody deleted, can be found only if it is known otherwise. To ask the cluster
+    A token whose id never reached its claim, or whose claim was deleted, can be found only if it is known otherwise. To ask the cluster
     would take the right to list the Secrets of kube-system, which are worth more than any token. So each is noted here before it is made,
     and taken off when it is deleted; ids are no secret. One whose hour is over is gone, and is left out at the next writing.
     """
@@ -153,7 +153,7 @@ class TokenList:
 
     def listed(self) -> tuple[MadeToken, ...]:
         """Those that may still be good, read now, in the order of their ids. BadShape when the list is not understood, ApiError when it cannot
-        be read: both mean that nobody knows, never that there are none."""
+        be read: both mean unknown, never that there are none."""
         now = self._clock.now()
         tokens = (_token(identity, raw) for identity, raw in sorted(self._store.read_state(TOKENS).items()))
         return tuple(token for token in tokens if token.expires > now)
@@ -204,7 +204,7 @@ def _moment(identity: str, text: t.Any) -> datetime:
 def _odd(identity: str) -> BadShape:
     return BadShape(
         f"The list of the bootstrap tokens that we made (tgp-state-{TOKENS}) is not understood at {identity!r}.",
-        remedy="Remove that record once no run is at work. Tokens that no claim knows then stay until their hour is over.",
+        remedy="Remove that record while no run is active. Tokens without a claim then stay until they expire, after an hour.",
         service="claims",
         record=TOKENS,
     )

@@ -61,7 +61,7 @@ class FolderHistory:
             with open(path, "a+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if file.tell() and _last_byte(path) != b"\n":
-                    text = "\n" + text  # somebody crashed in the middle of a line
+                    text = "\n" + text  # a process crashed in the middle of a line
                 file.write(text.encode())
         except OSError as error:
             raise InvalidInput(

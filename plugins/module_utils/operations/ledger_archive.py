@@ -87,7 +87,7 @@ def _lines(file: t.TextIO, path: str) -> dict[str, Line]:
             line = json.loads(text)
             lines.setdefault(ledger_key(line), line)
         except (ValueError, AttributeError, InvalidInput) as error:
-            raise InvalidInput(f"{path}, line {number} is no line of a ledger: {error}", remedy="Give another path.") from error
+            raise InvalidInput(f"{path}, line {number} is not a line of a ledger: {error}", remedy="Give another path.") from error
     return lines
 
 

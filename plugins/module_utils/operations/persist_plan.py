@@ -31,7 +31,7 @@ class Recorded:
     claims: dict[str, Claim] = dataclasses.field(default_factory=dict)
     writes: int = 0
     failed: dict[str, str] = dataclasses.field(default_factory=dict)  # what could not be written, by claim, Node or record, and why
-    unrecorded: set[str] = dataclasses.field(default_factory=set)  # claims of which the plan is not on record
+    unrecorded: set[str] = dataclasses.field(default_factory=set)  # claims of which the plan is not recorded
 
 
 def record(context: Context, plan: Plan) -> Recorded:
@@ -67,7 +67,7 @@ def record(context: Context, plan: Plan) -> Recorded:
 
 
 def without(plan: Plan, recorded: Recorded) -> Plan:
-    """The plan without what is not on record: nothing is launched or destroyed without its record, so it waits for the next run."""
+    """The plan without what is not recorded: nothing is launched or destroyed without its record, so it waits for the next run."""
     left = recorded.unrecorded
     return dataclasses.replace(
         plan,
@@ -147,10 +147,10 @@ def _leave_alone(context: Context, claim: Claim, recorded: Recorded) -> None:
 def _taint(context: Context, action: Action, recorded: Recorded) -> None:
     """Set a taint of ours (value "key=value:Effect"), or take it away (value its key)."""
     value = action.value or ""
-    wish: dict[str, t.Any] = {"add_taints": [parse_taint(value)]} if action.kind == ActionKind.TAINT else {"remove_taints": [value]}
+    spec: dict[str, t.Any] = {"add_taints": [parse_taint(value)]} if action.kind == ActionKind.TAINT else {"remove_taints": [value]}
     context.lock.renew_if_due()
     try:
-        recorded.writes += int(change(context.kube, action.target, uid=action.uid, **wish))
+        recorded.writes += int(change(context.kube, action.target, uid=action.uid, **spec))
     except (NotFound, Conflict) as error:
         context.warn(f"{action.target}: {action.kind} {value} was not done in this run: {error}")
     except ApiError as error:
@@ -167,9 +167,9 @@ def _annotate(context: Context, action: Action, recorded: Recorded) -> None:
         recorded.failed[action.target] = f"{action.target}: its idle time could not be written to the Node: {error}"
 
 
-# ---- what is told of a plan once it counts: every decision as an event, and notices for people who do not watch the run
+# ---- what is reported of a plan once it counts: every decision as an event, and notices for people who do not watch the run
 
-_MEMORY = "notices"  # in the state beside the claims: key of a notice → when people were told
+_MEMORY = "notices"  # in the state beside the claims: key of a notice → when its notice was sent
 
 
 def tell_decisions(task: Task, plan: Plan) -> None:
@@ -242,13 +242,13 @@ class Telling:
             try:
                 self._context.records.write_times(_MEMORY, remembered)
             except ApiError as error:
-                self._context.warn(f"It could not be noted what people were told; they may be told again: {error}")
+                self._context.warn(f"The notices that were sent could not be recorded; they may be sent again: {error}")
 
     def _read(self) -> t.Mapping[str, datetime] | None:
         try:
             return self._context.records.read_times(_MEMORY)
         except (ApiError, ValueError) as error:
-            self._context.warn(f"What people were told before could not be read; they may be told again: {error}")
+            self._context.warn(f"The notices that were sent before could not be read; they may be sent again: {error}")
             damaged = isinstance(error, BadShape) and error.service == "claims"
             return {} if damaged else None  # a damaged record is written anew
 

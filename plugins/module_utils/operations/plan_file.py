@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of a saved plan: JSON for programs and people, readable by its owner alone, there whole or not at all."""
+"""The file of a saved plan: JSON for programs and people, readable by its owner alone, written atomically."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_plan(path: str) -> SavedPlan:
             f"The plan {path} cannot be read: {error.strerror}.", remedy="Name the file that plan.yml wrote."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no plan: {error}.", remedy="Make the plan again with plan.yml.") from error
+        raise InvalidInput(f"{path} is not a plan: {error}.", remedy="Make the plan again with plan.yml.") from error
     try:
         return from_record(content)
     except InvalidInput as error:

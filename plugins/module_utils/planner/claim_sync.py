@@ -53,7 +53,7 @@ def settle(claim: Claim, situation: Situation) -> Settled:
 
 
 def _late(claim: Claim, verdict: Recovery, situation: Situation) -> Recovery:
-    """A new machine may be missing from its cloud's list for a while: that is no sign of anything."""
+    """A new machine may be missing from its cloud's list for a while: that means nothing."""
     capability = situation.capability(claim)
     started = claim.launch_started or claim.created
     if verdict.what != "missing" or capability is None or (situation.now - started).total_seconds() >= capability.list_delay:

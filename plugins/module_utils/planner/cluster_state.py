@@ -27,7 +27,7 @@ from ..model import (
     Phase,
     Pod,
     Pool,
-    Wishes,
+    Specs,
 )
 from ..model.defaults import Settings
 from ..model.labels import INSTANCE_ID_LABEL
@@ -42,23 +42,23 @@ CONFIRM_EMPTY: t.Final = 30  # seconds after which a list without our machines i
 
 
 class Situation:
-    """The observation with wishes, settings and capabilities of one run. ``claims`` are in the order of their names."""
+    """The observation with specs, settings and capabilities of one run. ``claims`` are in the order of their names."""
 
-    def __init__(self, seen: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability]) -> None:
+    def __init__(self, seen: Observation, specs: Specs, settings: Settings, capabilities: t.Mapping[str, Capability]) -> None:
         self.seen = seen
         self.now: datetime = seen.now
-        self.wishes = wishes
+        self.specs = specs
         self.settings = settings
         self.capabilities = capabilities
         self.claims: tuple[Claim, ...] = tuple(sorted(seen.claims or (), key=lambda claim: claim.name))
         self._asked: set[str] = set()  # pools whose floor is a number of this run
-        pools = (self._floored(floor_of_now(pool, seen.now)) for pool in wishes.pools)
+        pools = (self._floored(floor_of_now(pool, seen.now)) for pool in specs.pools)
         self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
         self.damaged = {damaged.name: damaged for damaged in sorted(seen.damaged, key=lambda damaged: damaged.name)}
-        held = (self._held(pool) for pool in wishes.held)
+        held = (self._held(pool) for pool in specs.held)
         self.described: tuple[Pool, ...] = (*self.pools, *sorted(held, key=lambda pool: pool.key))
         self.pool_by_key = {pool.key: pool for pool in self.described}
-        self._documents = {pool.key: pool for pool in wishes.described}
+        self._documents = {pool.key: pool for pool in specs.described}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
         self.devices: tuple[Device, ...] | None = (
             None if seen.devices is None else tuple(sorted(seen.devices, key=lambda device: device.id))
@@ -74,7 +74,7 @@ class Situation:
 
     def _floored(self, pool: Pool) -> Pool:
         """In mode everything a number that the run was given is a floor, too: one plan must not end what it wants (L-29)."""
-        asked = self.wishes.nodes.get(pool.key, 0) if self.settings.mode == "everything" and not pool.request else 0
+        asked = self.specs.nodes.get(pool.key, 0) if self.settings.mode == "everything" and not pool.request else 0
         if asked <= pool.min_nodes or pool.replicas is not None or hours(pool, self.now).closed:
             return pool
         self._asked.add(pool.key)
@@ -89,7 +89,7 @@ class Situation:
     def _held(self, pool: Pool) -> Pool:
         """A pool that may not launch; one that is being deleted keeps no machine either."""
         floored = floor_of_now(pool, self.now)
-        return dataclasses.replace(floored, min_nodes=0, replicas=None) if pool.key in self.wishes.deleted else floored
+        return dataclasses.replace(floored, min_nodes=0, replicas=None) if pool.key in self.specs.deleted else floored
 
     def pool(self, claim: Claim) -> Pool | None:
         """What the claim's document says now; None when it is absent or faulty."""
@@ -123,7 +123,7 @@ class Situation:
         return dataclasses.replace(floored, min_nodes=0, replicas=None) if gone else floored
 
     def node_class(self, claim: Claim) -> NodeClass | None:
-        return self.wishes.classes.get(claim.node_class)
+        return self.specs.classes.get(claim.node_class)
 
     def capability(self, claim: Claim) -> Capability | None:
         return self.capabilities.get(claim.cloud)
@@ -136,14 +136,14 @@ class Situation:
     def machines(self) -> dict[str, Machine]:
         """Own machines of all classes by name."""
         machines: dict[str, Machine] = {}
-        for node_class in self.wishes.classes.values():
+        for node_class in self.specs.classes.values():
             for choice in node_class.clouds:
                 machines.update({machine.name: machine for machine in choice.machines})
         return machines
 
     def choices(self, cloud: str) -> t.Iterator[CloudChoice]:
         """Every class's entry for a cloud."""
-        for node_class in self.wishes.classes.values():
+        for node_class in self.specs.classes.values():
             yield from (choice for choice in node_class.clouds if choice.cloud == cloud)
 
     # ---- clouds

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people are told of, and when again: each thing once, once more after a day while it lasts, and anew when it comes back."""
+"""Which notices are sent, and when again: each thing once, once more after a day while it lasts, and anew when it comes back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .offers import launch_backoff
 from .plan_builder import Draft
 
 AGAIN_AFTER = timedelta(hours=24)
-ONCE = frozenset({"budget_soft"})  # its key names the period: told once in each (L-16)
+ONCE = frozenset({"budget_soft"})  # its key names the period: reported once in each (L-16)
 _BUDGETS = ("budget_soft", "budget_hard")
 
 
@@ -74,7 +74,7 @@ def _paused(draft: Draft) -> None:
 
 
 def due(notices: t.Iterable[Notice], sent_at: t.Mapping[str, datetime], now: datetime) -> list[Notice]:
-    """Those of which people do not know yet, or not any more. ``sent_at``: key → when they were told."""
+    """Those of which people do not know yet, or not any more. ``sent_at``: key → when each was sent."""
     return [
         notice
         for notice in notices
@@ -89,7 +89,7 @@ def remembered(
     judged: t.Collection[str],
     now: datetime,
 ) -> dict[str, datetime]:
-    """What is known to have been told after this run. What a plan that would know of it does not see is over, and forgotten; what nobody
+    """The notices that are sent after this run. What a plan that could see it does not see is over, and forgotten; what nobody
     looked for is kept for a day."""
     lasting = {notice.key for notice in notices}
     kept = {
@@ -100,7 +100,7 @@ def remembered(
 
 
 # ---- claims that exist and cannot be read: each concerns the machine of its own name and the limits, nothing else (L-2, L-16, L-22).
-# What has such a name is no orphan, is never adopted and never ended, and its name is not used again. It counts against limits: by what
+# What has such a name is not an orphan, is never adopted and never ended, and its name is not used again. It counts against limits: by what
 # the cloud's list says of its machine, and while no list says that, nothing is launched of its class
 
 

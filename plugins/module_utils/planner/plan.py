@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 
 from ..core.errors import InvalidInput
-from ..model import Capability, Observation, Plan, Wishes
+from ..model import Capability, Observation, Plan, Specs
 from ..model.defaults import MODES, REAPING, Settings
 from ..model.reasons import ActionKind, Reason
 from . import clock_skew, notices
@@ -26,9 +26,7 @@ from .provisioning import gpu_health, launch_planner
 from .scheduling import completed_requests, scale_up, unschedulable_pods
 
 
-def plan(
-    observation: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability], run_id: str
-) -> Plan:
+def plan(observation: Observation, specs: Specs, settings: Settings, capabilities: t.Mapping[str, Capability], run_id: str) -> Plan:
     """What this run does. The same inputs in any order give the same plan; nothing is read, written or asked meanwhile.
 
     ``run_id`` seeds the names of new machines. Without the claims nothing can be decided: the plan then holds a problem only.
@@ -39,7 +37,7 @@ def plan(
     if observation.claims is None:
         problem = "The claims could not be read: nothing is launched and nothing is deleted in this run."
         return Plan(problems=(problem,), findings=dict(sorted(observation.findings.items())))
-    draft = _draft(Situation(observation, wishes, settings, capabilities))
+    draft = _draft(Situation(observation, specs, settings, capabilities))
     if clock_skew.is_wrong(observation.clock_offset) and mode not in (ActionKind.DESTROY, "status"):
         clock_skew.refuse(draft)
         return draft.plan()
@@ -144,7 +142,7 @@ def _unread_sources(run: Run) -> None:
 
 
 def _blocked_pools(run: Run) -> None:
-    for name, why in sorted(run.draft.situation.wishes.blocked.items()):
+    for name, why in sorted(run.draft.situation.specs.blocked.items()):
         run.draft.warnings.append(f"Nothing is launched for {'pool' if '/' in name else 'class'} {name}: {why}")
 
 
@@ -337,7 +335,7 @@ PASSES: tuple[Pass, ...] = (
         why="a request is served when its machine ends and nothing comes in its place",
     ),
     Pass("joins", _joins, ("autoscale",), after=("scale-up", "consolidation"), why="machines that end are not joined"),
-    # ---- what people are told
+    # ---- notices
     Pass("damaged-claims", lambda run: notices.tell(run.draft), MODES, blind=MODES),
     Pass("document-faults", lambda run: document_gone.tell(run.draft), _WRITING, blind=_WRITING),
     Pass("unread-sources", _unread_sources, MODES, blind=MODES),

@@ -96,7 +96,7 @@ class Draft:
         self.reports.append(Action(ActionKind.REPORT, name, reason, detail, pool=pool, target=target))
 
     def notice(self, kind: str, subject: str, text: str, **data: str) -> None:
-        """Something a person should be told at once; told once per kind and subject."""
+        """A notice: sent once per kind and subject."""
         key = f"{kind}|{subject}"
         self.notices.setdefault(key, Notice(kind, key, subject, text, data))
 
@@ -117,7 +117,7 @@ class Draft:
         return (self.now - self.sighted(key)).total_seconds() >= SECOND_RUN_AFTER
 
     def _is_over(self, report: Action) -> bool:
-        """Why a machine stays is not told of one that goes after all, for another reason."""
+        """Why a machine stays is not reported for one that is terminated after all, for another reason."""
         decided = self.decisions.get(report.name)
         return report.reason in _STAYS and decided is not None and decided.kind == ActionKind.DESTROY
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run lock's decisions (L-8). Reading and writing the Lease is somebody else's work."""
+"""The run lock's decisions (L-8). Reading and writing the Lease happens in store/."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def decide(reading: Reading | None, earlier: Reading | None, me: str, *, second_
 
 
 def renewal_due(renewed: datetime, now: datetime, *, duration: int = 900, every: int = 300) -> bool:
-    """True when the lock must be renewed before the run goes on; also when our clock was put back, since nobody knows then for how long."""
+    """True when the lock must be renewed before the run goes on; also when our clock was put back, since is unknown then for how long."""
     return not 0 <= (now - renewed).total_seconds() < min(every, duration / 2)
 
 

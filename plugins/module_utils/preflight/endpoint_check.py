@@ -38,7 +38,7 @@ _PRIVATE = tuple(ipaddress.ip_network(network) for network in ("10.0.0.0/8", "17
 
 def check_endpoint(url: str, classes: t.Sequence[NodeClass]) -> CloudCheck:
     """What was found at the control plane's address. InvalidInput when no machine could join through it; a warning when that cannot be
-    told from here."""
+    reported from here."""
     host, port = endpoint(url)
     door = _tried(url)
     if door is None:
@@ -119,7 +119,7 @@ def endpoint(url: str) -> tuple[str, int]:
         parts = None
     if parts is None or parts.scheme != "https" or not host or parts.path not in ("", "/"):
         raise InvalidInput(
-            f"{url!r} is no endpoint of a control plane.", remedy="Write it like https://100.64.0.1:6443.", field="endpoint"
+            f"{url!r} is not an endpoint of a control plane.", remedy="Write it like https://100.64.0.1:6443.", field="endpoint"
         )
     return host, port or 443
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput, TgpError
 from ..mesh.base import DeviceMesh
-from ..mesh.tailscale.policy import PolicyReport, PolicyWish, report
+from ..mesh.tailscale.policy import PolicyReport, PolicySpec, report
 from ..model import Device, Lane, NodeClass
 from ..observe.context import Context
 from ..observe.gather import cluster_facts
@@ -32,12 +32,12 @@ def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck
             return CloudCheck("no mesh is used")
         host, port = _endpoint(context)
         device = _device_of(host, mesh.devices()) if host else None
-        reports = [(wish, report(mesh, wish)) for wish in _wishes(context, with_mesh, device, port)]
+        reports = [(spec, report(mesh, spec)) for spec in _specs(context, with_mesh, device, port)]
     except TgpError as error:
         return CloudCheck("it was not asked, because the mesh cannot be read", (str(error),))
     wrong = [
         problem
-        for _wish, policy_report in reports
+        for _spec, policy_report in reports
         for problem in policy_report.problems
         if problem["subject"] not in _routes(with_mesh)
     ]
@@ -45,25 +45,25 @@ def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck
         lines = [f"{entry['subject']}: {entry['problem']} {entry['remedy']}" for entry in wrong]
         raise InvalidInput("The tailnet's policy keeps machines from joining:", problems=list(dict.fromkeys(lines)))
     waiting = [
-        f"{problem['problem']} {problem['remedy']}" for _wish, policy_report in reports for problem in policy_report.problems
+        f"{problem['problem']} {problem['remedy']}" for _spec, policy_report in reports for problem in policy_report.problems
     ]
     return CloudCheck("\n".join(_proven(reports, host, port, device)), tuple(dict.fromkeys(waiting)))
 
 
-def _proven(reports: list[tuple[PolicyWish, PolicyReport]], host: str, port: int, device: Device | None) -> list[str]:
-    tags = ", ".join(sorted({tag for wish, _report in reports for tag in wish.tags}))
-    unseen = list(dict.fromkeys(text for _wish, policy_report in reports for text in policy_report.unseen))
+def _proven(reports: list[tuple[PolicySpec, PolicyReport]], host: str, port: int, device: Device | None) -> list[str]:
+    tags = ", ".join(sorted({tag for spec, _report in reports for tag in spec.tags}))
+    unseen = list(dict.fromkeys(text for _spec, policy_report in reports for text in policy_report.unseen))
     if device is None:
-        way = f"{host}:{port} is no device of the tailnet" if host else "where the API server is, is not known"
+        way = f"{host}:{port} is not a device of the tailnet" if host else "where the API server is, is not known"
         return [f"{way}, so the policy was not asked about {tags} and the way there", *unseen]
-    if not all(policy_report.tried for _wish, policy_report in reports):
+    if not all(policy_report.tried for _spec, policy_report in reports):
         return [f"whether it lets {tags} reach the API server {host}:{port} could not be asked", *unseen]
-    trustd = f", and Talos machines trustd ({_TRUSTD})" if any(_TRUSTD in wish.join for wish, _report in reports) else ""
+    trustd = f", and Talos machines trustd ({_TRUSTD})" if any(_TRUSTD in spec.join for spec, _report in reports) else ""
     return [f"it lets {tags} reach the API server {host}:{port}{trustd}", *unseen]
 
 
 def _endpoint(context: Context) -> tuple[str, int]:
-    """Host and port of the API server as machines are told; ("", 443) when neither option nor secrets say it."""
+    """Host and port of the API server as machines reach it; ("", 443) when neither option nor secrets say it."""
     try:
         url = cluster_facts(context).endpoint
     except TgpError:  # what is wrong with it stands in a line of its own
@@ -86,15 +86,15 @@ def _device_of(host: str, devices: t.Iterable[Device]) -> Device | None:
     return next((device for device in devices if address in device.addresses), None)
 
 
-def _wishes(context: Context, classes: t.Sequence[NodeClass], device: Device | None, port: int) -> list[PolicyWish]:
+def _specs(context: Context, classes: t.Sequence[NodeClass], device: Device | None, port: int) -> list[PolicySpec]:
     """One for each set of tags, routes and ports that a class has."""
     target = (
         next((address for address in device.addresses if "." in address), device.addresses[0])
         if device and device.addresses
         else ""
     )
-    wishes = [
-        PolicyWish(
+    specs = [
+        PolicySpec(
             node_class.mesh.tags,
             target,
             node_class.mesh.advertise_routes,
@@ -102,11 +102,11 @@ def _wishes(context: Context, classes: t.Sequence[NodeClass], device: Device | N
         )
         for node_class in classes
     ]
-    return list(dict.fromkeys(wishes))
+    return list(dict.fromkeys(specs))
 
 
 def _makes_talos(context: Context, node_class: NodeClass) -> bool:
-    pools = [pool for pool in context.wishes.pools if pool.node_class == node_class.name and pool.service is None]
+    pools = [pool for pool in context.specs.pools if pool.node_class == node_class.name and pool.service is None]
     able = {lane for choice in node_class.clouds if choice.enabled for lane in CAPABILITIES[choice.cloud].lanes}
     return Lane.TALOS in able and (not pools or any(Lane.TALOS in accepted_lanes(pool) for pool in pools))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Before anything is rented, a machine of each pool is configured for each of its clouds and thrown away: what would be refused at the
+"""Before anything is rented, a machine of each pool is configured for each of its clouds and discarded: what would be refused at the
 machine's turn, after its key and token were made, is refused here, together with what only the cluster's own versions can tell."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..planner.offers import gpu_models
 from ..planner.provisioning import reservations
 from ..providers.registry import CAPABILITIES
 from ..talos import talosctl
-from ..talos.images.extensions import Extension, missing, wish
+from ..talos.images.extensions import Extension, missing, spec
 from ..talos.images.factory import open_factory
 from ..talos.spec import NodeSpec
 from ..talos.template import Document, at, items_at, machine_document
@@ -89,15 +89,15 @@ def _extensions(context: Context, node_class: NodeClass, talos_version: str) -> 
     if node_class.talos_schematic is None:
         return []
     systems = (node_class.talos_schematic.get("customization") or {}).get("systemExtensions") or {}
-    wishes = [wish(str(extension)) for extension in systems.get("officialExtensions") or ()]
+    specs = [spec(str(extension)) for extension in systems.get("officialExtensions") or ()]
     try:
-        official = context.once(("official extensions", talos_version), lambda: _official(context, talos_version)) if wishes else ()
+        official = context.once(("official extensions", talos_version), lambda: _official(context, talos_version)) if specs else ()
     except InvalidInput as error:
         return [f"talosConfig.schematic: {error}"]
     except TgpError as error:
         context.warn(f"GPUNodeClass {node_class.name}: whether the extensions of its image exist was not found out: {error}")
         return []
-    return [f"talosConfig.schematic: {text}" for text in missing(wishes, official, talos_version)]
+    return [f"talosConfig.schematic: {text}" for text in missing(specs, official, talos_version)]
 
 
 def _official(context: Context, talos_version: str) -> tuple[Extension, ...]:
@@ -111,14 +111,14 @@ def _official(context: Context, talos_version: str) -> tuple[Extension, ...]:
 def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, CloudChoice, str]]:
     """Every pool of the class that makes nodes, with each cloud that may serve it and each model that is named for it. Pools of which
     nothing is asked are left out, where numbers are asked for at all."""
-    wanted = context.wishes.nodes
-    for pool in context.wishes.pools:
+    wanted = context.specs.nodes
+    for pool in context.specs.pools:
         if pool.node_class != node_class.name or pool.service is not None or (wanted and not wanted.get(pool.key)):
             continue
         for choice in node_class.clouds:
             lanes = set(CAPABILITIES[choice.cloud].lanes) - {Lane.SERVICE}
             serves = lanes & set(pool.lanes or lanes)
-            if not choice.enabled or unused(context.task, context.kube, choice.cloud, context.wishes):
+            if not choice.enabled or unused(context.task, context.kube, choice.cloud, context.specs):
                 continue
             if needs_payload(node_class, choice.cloud) and serves and _allowed(pool, choice.cloud):
                 yield from ((pool, choice, model) for model in _models(node_class, pool, choice))
@@ -176,7 +176,7 @@ def endpoint_problem(spec: NodeSpec, documents: t.Sequence[Document]) -> list[st
     try:
         host = (urlsplit(spec.api_endpoint).hostname or "").rstrip(".")
     except ValueError:
-        return [f"control_plane_endpoint {spec.api_endpoint!r} is no URL."]
+        return [f"control_plane_endpoint {spec.api_endpoint!r} is not a URL."]
     try:
         unspecified = ipaddress.ip_address(host).is_unspecified
     except ValueError:

@@ -92,7 +92,7 @@ class NamedInstance:
         return self._result(before, [kept], changed=changed)
 
     def _choose(self, machines: t.Sequence[Instance], differs: Differs) -> tuple[Instance, list[Instance]]:
-        """The oldest that is what is wanted, and its duplicates. One of another kind is no duplicate: it is only warned of."""
+        """The oldest that is what is wanted, and its duplicates. One of another kind is not a duplicate: it is only warned of."""
         fitting = [machine for machine in machines if not differs(machine)]
         if not fitting:
             raise with_result(

@@ -5,8 +5,8 @@
 
 A create call costs money and is not idempotent, so the order of its steps is fixed here (L-2, L-14):
 
-1. The call is on record before it is sent, and so is each call that is sent again.
-2. The id that the cloud answers is on record before anything else happens.
+1. The call is recorded before it is sent, and so is each call that is sent again.
+2. The id that the cloud answers is recorded before anything else happens.
 3. A call that the cloud's rate limit refused has made nothing. The same call is sent again after a backoff.
 4. Any other refusal is written down, with the id of a machine that it left behind. That machine is terminated, then the next offer is tried.
 5. A call whose answer is lost is never sent again. Its machine is looked up by name for as long as the cloud's list may miss it.
@@ -33,7 +33,7 @@ _NEVER = datetime.max.replace(tzinfo=timezone.utc)
 
 
 class LaunchCandidate(t.NamedTuple):
-    """An offer that may be rented. ``prepare`` makes a create call ready to be sent, each time that it is sent: the call is on record when
+    """An offer that may be rented. ``prepare`` makes a create call ready to be sent, each time that it is sent: the call is recorded when
     this returns it. The call returns the machine's id. None = the offer is not wanted any more."""
 
     offer: Offer

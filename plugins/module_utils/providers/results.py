@@ -128,11 +128,11 @@ def no_such_type(message: str, wanted: str, names: t.Iterable[str], near: t.Sequ
     return InvalidInput(message, remedy=f"{meant}It has {', '.join(lower.values())}." if lower else meant.strip())
 
 
-def check_region(cloud: str, wish: str, offers: t.Iterable[Offer], named: t.Iterable[str]) -> None:
+def check_region(cloud: str, spec: str, offers: t.Iterable[Offer], named: t.Iterable[str]) -> None:
     """InvalidInput for a region that ``cloud`` does not have and that resembles one: of its offers, or of ``named``, its words for regions."""
     offered = [word for offer in offers for word in (offer.region, offer.cloud_region)]
-    if near := misspelt_region(wish, [*offered, *named]):
-        raise InvalidInput(f"{cloud} has no region {wish!r}.", remedy=f"Did you mean {' or '.join(near)}?")
+    if near := misspelt_region(spec, [*offered, *named]):
+        raise InvalidInput(f"{cloud} has no region {spec!r}.", remedy=f"Did you mean {' or '.join(near)}?")
 
 
 # ---- what of a cloud's offers an instance module may rent

@@ -90,7 +90,7 @@ class Deadline:
 
 @dataclasses.dataclass(frozen=True)
 class Termination:
-    """Ends machines named ``name`` of ``cloud``. ``left`` keeps what exists; ``accepted`` is told the id of each accepted terminate call."""
+    """Ends machines named ``name`` of ``cloud``. ``left`` keeps what exists; ``accepted`` receives the id of each accepted terminate call."""
 
     task: Task
     cloud: Cloud

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of offer_info: asks all clouds at once, filters, keeps what was read, and says it in the wished form."""
+"""The run of offer_info: asks all clouds at once, filters, keeps what was read, and says it in the desired form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..core.files import replace, state_folder
 from ..core.task import Task
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube
-from ..model import CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Wishes
+from ..model import CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Specs
 from ..model.defaults import PRICE_TTL, Settings
 from ..observe.clients import cloud_credential, unused
 from ..observe.documents import load
@@ -95,9 +95,9 @@ class _Run:
     def _check_regions(self, offered: list[str]) -> None:
         """InvalidInput for a region that no cloud has and that resembles one: what is sold out may have its region without an offer."""
         named = [word for entry in ENTRIES.values() for word in entry.regions]
-        for wish in self.params["region"]:
-            if near := misspelt_region(wish, [*offered, *named]):
-                raise InvalidInput(f"There is no region {wish!r}.", remedy=f"Did you mean {' or '.join(near)}?")
+        for spec in self.params["region"]:
+            if near := misspelt_region(spec, [*offered, *named]):
+                raise InvalidInput(f"There is no region {spec!r}.", remedy=f"Did you mean {' or '.join(near)}?")
 
     def _quote(self, name: str) -> Quote:
         return self.cached_offers.offers(
@@ -215,7 +215,7 @@ Chosen = tuple[Offer, "str | None", "int | None"]
 
 @dataclasses.dataclass
 class Shopping:
-    """One question. ``memory`` is the least GiB per GPU, ``limit`` the highest price; ``wishes`` holds the named pool alone, or nothing.
+    """One question. ``memory`` is the least GiB per GPU, ``limit`` the highest price; ``specs`` holds the named pool alone, or nothing.
     ``traffic`` is what a machine is assumed to transfer."""
 
     task: Task
@@ -225,7 +225,7 @@ class Shopping:
     limit: Decimal | None = None
     pool: Pool | None = None
     node_class: NodeClass | None = None
-    wishes: Wishes = dataclasses.field(default_factory=lambda: Wishes({}, ()))
+    specs: Specs = dataclasses.field(default_factory=lambda: Specs({}, ()))
     traffic: Assumption = Assumption()
 
     @classmethod
@@ -235,7 +235,7 @@ class Shopping:
         for text in params["gpu_type"]:
             if gpu_models.canonical(text) is None:
                 near = gpu_models.suggestions(text)
-                raise InvalidInput(f"{text!r} is no GPU we know.", remedy=f"Did you mean {' or '.join(near)}?" if near else "")
+                raise InvalidInput(f"{text!r} is not a known GPU.", remedy=f"Did you mean {' or '.join(near)}?" if near else "")
         memory = task.read("min_gpu_memory", _memory)
         limit = task.read("max_price", parse_money)
         traffic = Assumption.of(params)
@@ -246,10 +246,10 @@ class Shopping:
                     remedy="Name the pool whose rules shall be applied.",
                 )
             return cls(task, kube, chosen(task, params["clouds"]), memory, limit, traffic=traffic)
-        wishes = load(task, kube)
-        pool = _pool(wishes, params["pool"])
-        node_class = wishes.classes[pool.node_class]
-        alone = Wishes({node_class.name: node_class}, (pool,))
+        specs = load(task, kube)
+        pool = _pool(specs, params["pool"])
+        node_class = specs.classes[pool.node_class]
+        alone = Specs({node_class.name: node_class}, (pool,))
         return cls(task, kube, _clouds(task, kube, alone), memory, limit, pool, node_class, alone, traffic)
 
     # ---- asking
@@ -258,8 +258,8 @@ class Shopping:
         """What a cloud that can search is asked for. Of a pool only models and disk narrow the search, so that its other rules can be
         seen at work; the options narrow in everything."""
         params = self.task.params
-        of_pool = query_of(self.wishes, cloud)
-        wanted = tuple(name for name in gpu_models.known() if any(is_model(wish, name, None) for wish in params["gpu_type"]))
+        of_pool = query_of(self.specs, cloud)
+        wanted = tuple(name for name in gpu_models.known() if any(is_model(spec, name, None) for spec in params["gpu_type"]))
         return OfferQuery(
             models=wanted or of_pool.models,
             gpu_counts=() if params["gpu_count"] is None else (params["gpu_count"],),
@@ -296,10 +296,10 @@ class Shopping:
         models, regions, lanes = params["gpu_type"], params["region"], params["lanes"]
         return (
             (params["sold_out"] or self.pool is not None or offer.available != 0)
-            and (not models or any(is_model(wish, offer.model, offer.gpu_memory_mib) for wish in models))
+            and (not models or any(is_model(spec, offer.model, offer.gpu_memory_mib) for spec in models))
             and params["gpu_count"] in (None, offer.gpu_count)
             and (self.memory is None or (offer.gpu_memory_mib is not None and gib(offer.gpu_memory_mib) >= self.memory))
-            and (not regions or any(region_matches(wish, offer.region, offer.cloud_region) for wish in regions))
+            and (not regions or any(region_matches(spec, offer.region, offer.cloud_region) for spec in regions))
             and (self.limit is None or (offer.price_hour is not None and offer.price_hour <= self.limit))
             and params["spot"] in (None, offer.spot)
             and (not lanes or any(lane.value in lanes for lane in offer.lanes))
@@ -342,23 +342,23 @@ def _memory(text: str) -> int:
     """GiB of ``24``, ``24GiB`` or ``24576MiB``."""
     match = _MEMORY.fullmatch(str(text))
     if match is None:
-        raise InvalidInput(f"{text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB.")
+        raise InvalidInput(f"{text!r} is not an amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB.")
     return gib(int(match[1])) if match[2] else int(match[1])
 
 
-def _pool(wishes: Wishes, name: str) -> Pool:
-    pools = [pool for pool in wishes.pools if name in (pool.key, pool.name)]
+def _pool(specs: Specs, name: str) -> Pool:
+    pools = [pool for pool in specs.pools if name in (pool.key, pool.name)]
     if len(pools) == 1:
         return pools[0]
-    pool_names = ", ".join(sorted(pool.key for pool in wishes.pools)) or "none"
+    pool_names = ", ".join(sorted(pool.key for pool in specs.pools)) or "none"
     if pools:
         raise InvalidInput(f"There are {len(pools)} pools {name}.", remedy=f"Say which: {', '.join(pool.key for pool in pools)}.")
     raise InvalidInput(f"There is no pool {name} among the documents.", remedy=f"Known pools: {pool_names}.")
 
 
-def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
+def _clouds(task: Task, kube: Kube | None, specs: Specs) -> list[str]:
     """The clouds of the pool's class, less those that nobody named or configured; by option fewer."""
-    (node_class,) = wishes.classes.values()
+    (node_class,) = specs.classes.values()
     named = [choice for choice in node_class.clouds if choice.enabled and choice.cloud in ENTRIES]
     asked = {canonical_cloud(name) or name for name in task.params["clouds"]}
     if unknown := sorted(asked - {choice.cloud for choice in named}):
@@ -373,7 +373,7 @@ def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
         if kube is None:
             idle = choice.implicit and not ENTRIES[choice.cloud].is_configured(task)
         else:
-            idle = unused(task, kube, choice.cloud, wishes)
+            idle = unused(task, kube, choice.cloud, specs)
         clouds += [] if idle else [choice.cloud]
     if not clouds:
         raise InvalidInput(f"{node_class.name}: no provider is named and no cloud is configured.", remedy="Give the key of one.")

@@ -193,8 +193,8 @@ def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list
         f"the claim of {damaged.name} ({damaged.where}) cannot be read: {damaged.problem}" for damaged in observation.damaged
     ]
     unknown += [problem for _state, problem in sorted(observation.state_problems.items())]
-    unknown += [sentence for sentences in context.wishes.faults.values() for sentence in sentences]
-    unknown += [source.problem for source in context.wishes.sources.values() if source.problem and not source.quiet]
+    unknown += [sentence for sentences in context.specs.faults.values() for sentence in sentences]
+    unknown += [source.problem for source in context.specs.sources.values() if source.problem and not source.quiet]
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if observation.tokens is None:
         unknown.append("our list of bootstrap tokens could not be read")
@@ -209,7 +209,7 @@ def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Seque
     if not pools:
         return machines
     pool_keys = (
-        {machine["pool"] for machine in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
+        {machine["pool"] for machine in machines} | {pool.key for pool in context.specs.described} | set(context.specs.paused)
     )
     if strange := sorted(set(pools) - pool_keys - {key.partition("/")[2] for key in pool_keys}):
         context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
@@ -308,7 +308,7 @@ def _service(context: Context, claim: Claim | None, device: Device | None, obser
     if claim is None or not claim.is_service:
         return {"endpoint": "", "healthy": None}
     health = health_of(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
-    pool = context.wishes.pool_of(claim.pool)
+    pool = context.specs.pool_of(claim.pool)
     address = address_of(device) if device else ""
     port = pool.service.health_port if pool and pool.service else None
     return {
@@ -358,7 +358,7 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
     context.task.read("time_zone", calendar.zone)
     zone = context.task.params.get("time_zone") or "UTC"
     forecast = outlook(books(ledger or Ledger(), claims, now, CAPABILITIES), claims, now, zone)
-    purses = open_purses(context.wishes, context.settings.budget, ledger, claims, now, CAPABILITIES)
+    purses = open_purses(context.specs, context.settings.budget, ledger, claims, now, CAPABILITIES)
     return {
         "hour": print_money(forecast.hour),
         "today": {"key": forecast.day_key, "spent": print_money(forecast.day), "forecast": print_money(forecast.day_forecast)},

@@ -16,7 +16,7 @@ from ..observe.context import Context, open_context
 from ..observe.context import settings_of as options_of
 from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import read_plan
-from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, CheckedPlan, StepCheck, check_plan, settings_of, wishes_of
+from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, CheckedPlan, StepCheck, check_plan, settings_of, specs_of
 from ..planner.plans.record import refuse_other
 from ..planner.plans.saved_plan import SavedPlan
 from ..planner.plans.view import summary
@@ -36,7 +36,7 @@ def apply_run(task: Task) -> dict[str, t.Any]:
     context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
         refuse_other(saved, context.cluster_id, context.clock.now())
-        context.wishes = wishes_of(saved, context.wishes)
+        context.specs = specs_of(saved, context.specs)
         if task.check_mode:
             return _apply(context, saved, writes=False)
         result = locked(context, lambda: _apply(context, saved, writes=True))
@@ -49,15 +49,15 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
     refuse_other(saved, context.cluster_id, context.clock.now())  # the lock may have been waited for
     sight = Sight(context)
     closed = _closed(context)
-    checked, wishes = after_preflight(
+    checked, specs = after_preflight(
         context,
-        lambda wishes: sight.decide(
-            lambda seen: check_plan(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _checked: writes
+        lambda specs: sight.decide(
+            lambda seen: check_plan(saved, seen, specs, context.settings, CAPABILITIES, closed), lambda _checked: writes
         ),
         lambda checked_plan: {action.pool for action in checked_plan.plan.actions if action.kind in RENTS},
     )
-    if wishes.blocked and not any(check.result == APPLIED for check in checked.checks):
-        raise nothing_could_join(wishes)
+    if specs.blocked and not any(check.result == APPLIED for check in checked.checks):
+        raise nothing_could_join(specs)
     for warning in checked.plan.warnings:
         context.warn(warning)
     rows = [_row(check) for check in checked.checks]

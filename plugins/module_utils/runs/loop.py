@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""autoscale.yml over and over in one process: look, plan, rent and give back, join; each time a run of its own with its own lock and report.
+"""autoscale.yml over and over in one process: observe, plan, rent and terminate, join; each time a run of its own with its own lock and report.
 
 Between two looks nothing is asked of anybody: two watches tell when something deserves a look. While pods wait or machines are on their way
 there is one every ``interval`` seconds, else one every ``full_interval``.
@@ -88,7 +88,7 @@ class Loop:
         return {"changed": bool(self._counts["launched"] or self._counts["gone"]), **self._counts}
 
     def look(self) -> dict[str, t.Any]:
-        """One run; the plan's result. A failure of any step is told and left to the next look."""
+        """One run; the plan's result. A failure of any step is reported and left to the next pass."""
         self._counts["looks"] += 1
         begin_generation()
         lines: list[str] = []
@@ -117,9 +117,9 @@ class Loop:
 
     def _act(self, plan: dict[str, t.Any], run_id: str) -> None:
         problems = list(plan["problems"])
-        names, leftovers = plan["launch"] + plan["destroy"], plan["leftovers"]
-        if names or leftovers:
-            result = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, only_named=True, leftovers=leftovers)
+        names, orphans = plan["launch"] + plan["destroy"], plan["orphans"]
+        if names or orphans:
+            result = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, only_named=True, orphans=orphans)
             self._count(result)
             problems += _problems(result)
             if result.get("failed"):  # the lock may be lost: this run does nothing more
@@ -198,7 +198,7 @@ class Stop:
     """While it is entered, a first signal only sets ``asked``. Outside the main thread signals are nobody's business, and stay as they are.
 
     ``now`` is also true when the process that started this one has died: nobody reads what is done here any more, and the run lock is
-    no longer provably somebody's.
+    no longer provably in use.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class Stop:
         self._before = {}
 
     def _arrived(self, number: int, _frame: types.FrameType | None) -> None:
-        """Runs between two instructions of whatever is at work: it takes no lock."""
+        """Runs between two instructions of whatever is running: it takes no lock."""
         if self.asked:
             self._restore()
             signal.raise_signal(number)

@@ -75,7 +75,7 @@ class Teller:
         if not state and (self._state or self._first):
             self.say("no machine, and no pod that waits for one")
         self._state, self._first = state, False
-        if plan["launch"] or plan["destroy"] or plan["leftovers"]:
+        if plan["launch"] or plan["destroy"] or plan["orphans"]:
             for line in lines:
                 self._task.progress(line)
 

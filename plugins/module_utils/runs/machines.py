@@ -20,7 +20,7 @@ from ..operations.join.node import Joined, join_all
 from ..operations.join.node_sync import Drifted, drifted_nodes, repair_all
 from ..operations.launch.launch import launch_all
 from ..operations.launch.wireguard_peers import hubs_of
-from ..operations.teardown.garbage_collection import checked, rehearsed, remove_leftovers
+from ..operations.teardown.garbage_collection import checked, rehearsed, remove_orphans
 from ..operations.teardown.teardown import teardown_all
 from ..planner.clock_skew import goes_on
 from ..store.run_lock import Keeper, resume
@@ -30,7 +30,7 @@ _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "what": "what"}
 
 _INSIDE = ("problem", "remedy", "what")  # of a row: not for the result
-_TRY_AGAIN = "The next run of provision.yml takes another offer; this one is left alone for a while."
+_TRY_AGAIN = "The next run of provision.yml takes another offer; this one is backed off for a while."
 _ASSERT_AGAIN = "The next run of provision.yml tries again."
 _GO_ON = "The next run of reap.yml goes on with it."
 
@@ -46,12 +46,12 @@ def join_step(task: Task) -> dict[str, t.Any]:
 
 
 def teardown_step(task: Task) -> dict[str, t.Any]:
-    """Take down every claim with a deletion, and leftovers without a claim."""
+    """Terminate every claim with a deletion, and orphans without a claim."""
     return _step(task, _TEARDOWN)
 
 
 def scale_step(task: Task) -> dict[str, t.Any]:
-    """Rent and give back side by side: no launch waits for a drain, and no drain for a launch."""
+    """Rent and terminate side by side: no launch waits for a drain, and no drain for a launch."""
     return _step(task, _SCALE)
 
 
@@ -91,19 +91,19 @@ class MachineStep:
 
 
 def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
-    leftovers = checked(task.params.get("leftovers") or [])
+    orphans = checked(task.params.get("orphans") or [])
     context = open_context(task, documents_required=False)
     try:
         claims = _claims_of(context, step)
         wrong = context.clocks.problem()
         if wrong:  # what a person asked for, and what is past its drain, goes on; all else hangs on time (L-27)
-            claims, leftovers = [claim for claim in claims if goes_on(claim)], []
-            task.params["leftovers"] = leftovers
+            claims, orphans = [claim for claim in claims if goes_on(claim)], []
+            task.params["orphans"] = orphans
         drifted = drifted_nodes(context, task.params.get("names") or []) if step.drifted and not wrong else []
         if task.check_mode:
-            rows = _foreseen(step, claims, drifted) + rehearsed(leftovers)
+            rows = _foreseen(step, claims, drifted) + rehearsed(orphans)
             return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
-        if not (claims or drifted or leftovers):
+        if not (claims or drifted or orphans):
             return _ended([], wrong, step, hubs_of(context))
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
@@ -140,7 +140,7 @@ def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) ->
     if step.would is None:
         return rows
     messages = [
-        (claim, f"would be given back: {claim.deletion.reason}" if claim.deletion is not None else step.would) for claim in claims
+        (claim, f"would be terminated: {claim.deletion.reason}" if claim.deletion is not None else step.would) for claim in claims
     ]
     return rows + [_row(claim, "planned", message, problem=False) for claim, message in messages]
 
@@ -224,8 +224,8 @@ def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
 
 
 def _course(joined: Joined) -> dict[str, t.Any]:
-    """When each step was first seen, and why it ended early; the table shows no more than the cause, a screen has told the rest."""
-    end = "not given back yet" if joined.left else "given back"
+    """When each step was first seen, and why it ended early; the table shows no more than the cause, a screen has shown the rest."""
+    end = "not terminated yet" if joined.left else "terminated"
     short = {"what": f"{joined.explained.cause} ({end})"} if joined.explained is not None else {}
     return short | {
         "seen": {step: to_text(moment) for step, moment in joined.seen.items()},
@@ -243,7 +243,7 @@ def _after_join(joined: Joined) -> str:
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     results = teardown_all(context, claims)
     rows = [_row(ended.claim, ended.result, ended.message, problem=ended.result == "pending", remedy=_GO_ON) for ended in results]
-    return rows + remove_leftovers(context, context.task.params.get("leftovers") or [])
+    return rows + remove_orphans(context, context.task.params.get("orphans") or [])
 
 
 def _scale(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:

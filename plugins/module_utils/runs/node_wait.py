@@ -81,7 +81,7 @@ def _moment(text: str | None) -> datetime | None:
 def _explain_late(
     kube: Kube, task: Task, outcomes: t.Mapping[str, NodeOutcome], newer_than: datetime | None
 ) -> dict[str, Diagnosis]:
-    """Why each Node that is late is not complete, as far as the cluster alone can tell; told on one screen each."""
+    """Why each Node that is late is not complete, as far as the cluster alone can tell; one screen each."""
     late = {name: outcome for name, outcome in outcomes.items() if not outcome.ready}
     if not late:
         return {}

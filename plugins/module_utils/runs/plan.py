@@ -13,7 +13,7 @@ from ..core.errors import ApiError, InvalidInput, Locked, TgpError
 from ..core.events import render
 from ..core.task import Task
 from ..kube.client import ensure_namespace
-from ..model import Action, Observation, OffersNotRead, Plan, Pool, Wishes
+from ..model import Action, Observation, OffersNotRead, Plan, Pool, Specs
 from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
@@ -32,7 +32,7 @@ from ..store.run_lock import PATIENT, release, take
 
 _T = t.TypeVar("_T")
 RENTS = (ActionKind.LAUNCH, ActionKind.RESUME)
-_LEFTOVERS = tuple(kind for kind in ActionKind if kind.startswith("delete_"))
+_ORPHAN_KINDS = tuple(kind for kind in ActionKind if kind.startswith("delete_"))
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
 _BOOKKEEPING = (ActionKind.UPDATE, ActionKind.ANNOTATE)
 STARTS = "starts"  # value of ``loop`` in the first plan of a loop: whoever starts one waits for its answer
@@ -43,7 +43,7 @@ _CHANGES = (
     ActionKind.TAINT,
     ActionKind.UNTAINT,
     ActionKind.RESTORE,
-    *_LEFTOVERS,
+    *_ORPHAN_KINDS,
 )
 
 
@@ -52,15 +52,15 @@ def plan_run(task: Task) -> dict[str, t.Any]:
     settings = _settings(task)
     context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
-        context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
+        context.specs = _chosen(task, context.specs, settings, context.clock.now())
         if task.params.get("loop"):
             refuse_hubs(context)
         if (
             task.params.get("loop") == STARTS
-            and context.wishes.faults
-            and not (context.wishes.pools or context.records.known_claims())
+            and context.specs.faults
+            and not (context.specs.pools or context.records.known_claims())
         ):
-            faults = [text for texts in context.wishes.faults.values() for text in texts]
+            faults = [text for texts in context.specs.faults.values() for text in texts]
             raise InvalidInput("There is no pool without a fault, so the loop would have nothing to do.", problems=faults)
         if task.check_mode or task.params.get("save_to"):
             return _decide(context, writes=False)
@@ -70,7 +70,7 @@ def plan_run(task: Task) -> dict[str, t.Any]:
 
 
 def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[str, t.Any]:
-    """``decide()`` under the run lock, which is kept after it; the result of a run that was skipped, when another one is at work."""
+    """``decide()`` under the run lock, which is kept after it; the result of a run that was skipped, when another one holds the lock."""
     wait, fails = _lock_choice(context.task.params, context.settings.mode)
     ensure_namespace(context.kube)
     try:
@@ -112,17 +112,17 @@ def _told_how_to_wait(busy: Locked, params: t.Mapping[str, t.Any], wait: float) 
 
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     sight = Sight(context)
-    decided, wishes = after_preflight(
+    decided, specs = after_preflight(
         context,
-        lambda wishes: sight.decide(
-            lambda seen: plan(seen, wishes, context.settings, CAPABILITIES, context.run_id),
+        lambda specs: sight.decide(
+            lambda seen: plan(seen, specs, context.settings, CAPABILITIES, context.run_id),
             lambda planned: writes and _needs_new_offers(planned, context.settings),
         ),
         lambda planned: _to_look_at(planned, context.settings),
     )
     observation = sight.seen
-    if wishes.blocked and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
-        raise nothing_could_join(wishes)
+    if specs.blocked and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
+        raise nothing_could_join(specs)
     for warning in decided.warnings:
         context.warn(warning)
     outlook = summary(decided, observation)
@@ -131,7 +131,7 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
     decided = without(decided, recorded)
     if context.task.params.get("save_to"):
-        changed = write_plan(context.task, make(decided, observation, context.wishes, context.settings, context.run_id))
+        changed = write_plan(context.task, make(decided, observation, context.specs, context.settings, context.run_id))
     result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
@@ -139,7 +139,7 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
 
 
 def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
-    """Pools in which the plan launches; where a person is told what will not come, also those in which it would."""
+    """Pools in which the plan launches; where a person reads what will not come, also those in which it would."""
     lacking = set() if settings.mode == AUTOSCALE else {shortfall.pool for shortfall in decided.shortfall}
     return lacking | {action.pool for action in decided.actions if action.kind in RENTS}
 
@@ -200,7 +200,7 @@ def result_of(
         "shortfall": outlook.get("shortfall", []),
         "launch": [action.name for action in decided.actions if action.kind in (ActionKind.LAUNCH, ActionKind.RESUME)],
         "destroy": [action.name for action in decided.actions if action.kind == ActionKind.DESTROY],
-        "leftovers": [_leftover(action) for action in decided.actions if action.kind in _LEFTOVERS],
+        "orphans": [_orphan(action) for action in decided.actions if action.kind in _ORPHAN_KINDS],
         "problems": [*decided.problems, *decided.failures],
         "unrecorded": sorted(unrecorded),
         "hubs": [] if outcome == "lock_busy" else hubs_of(context),
@@ -216,7 +216,7 @@ def result_of(
     return result
 
 
-def _leftover(action: Action) -> dict[str, str]:
+def _orphan(action: Action) -> dict[str, str]:
     cloud = action.value or "" if action.kind in (ActionKind.DELETE_INSTANCE, ActionKind.DELETE_EXTRA) else ""
     return {
         "kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason, "cloud": cloud
@@ -252,7 +252,7 @@ def diff_of(decided: Plan, observation: Observation) -> dict[str, str]:
     gone = [
         f"{action.kind.removeprefix('delete_')} {action.target} ({action.reason})"
         for action in decided.actions
-        if action.kind in _LEFTOVERS
+        if action.kind in _ORPHAN_KINDS
     ]
     return {
         "before_header": "machines now",
@@ -274,23 +274,23 @@ def _settings(task: Task) -> Settings:
     if params["mode"] == "destroy":
         names, pools, everything = (task.called(name) for name in ("names", "pools", "all"))
         if not (destroy.names or destroy.pools or destroy.all):
-            raise InvalidInput("Nothing was named to be given back.", remedy=f"Set {names}, {pools}, or {everything}: true.")
+            raise InvalidInput("Nothing is named to be terminated.", remedy=f"Set {names}, {pools}, or {everything}: true.")
         if destroy.all and (destroy.names or destroy.pools):
             raise InvalidInput(
                 f"{everything} means every machine of this cluster, and {names} or {pools} were given, too.",
-                remedy=f"Leave out {everything} to give back what was named, or {names} and {pools} to give back everything.",
+                remedy=f"Leave out {everything} to terminate what is named, or {names} and {pools} to terminate everything.",
             )
         return dataclasses.replace(settings_of(task), mode="destroy", destroy=destroy)
     return dataclasses.replace(settings_of(task), mode=params["mode"])
 
 
-def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:
-    """The wishes with the pools that were asked for and the numbers wanted in them."""
+def _chosen(task: Task, specs: Specs, settings: Settings, now: datetime) -> Specs:
+    """The specs with the pools that were asked for and the numbers wanted in them."""
     if settings.mode == AUTOSCALE or settings.mode not in LAUNCHING:
-        return wishes
+        return specs
     asked: list[str] = task.params["pools"]
     numbers = task.params.get("nodes")
-    keys = {*(pool.key for pool in wishes.pools), *wishes.paused}
+    keys = {*(pool.key for pool in specs.pools), *specs.paused}
     names = {*keys, *(key.partition("/")[2] for key in keys)}
     unknown = [str(name) for name in (*asked, *(numbers if isinstance(numbers, dict) else ())) if name not in names]
     if unknown:
@@ -298,7 +298,7 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
             f"There is no pool {', '.join(unknown)} among the documents.",
             remedy=f"Known pools: {', '.join(sorted(keys)) or 'none'}.",
         )
-    pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
+    pools = [pool for pool in specs.pools if not asked or pool.key in asked or pool.name in asked]
     default = 1 if settings.mode == "provision" and not task.params.get("save_to") else 0
     wanted = {pool.key: _number(numbers, pool, now, default, task.called("nodes")) for pool in pools}
     by_default = [pool.key for pool in pools if default and _is_unasked(numbers, pool) and wanted[pool.key] == default]
@@ -307,8 +307,8 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
             f"  {', '.join(by_default)}: {default} (default of provision; give {task.called('nodes')}=… for another number)"
         )
     if not wanted:  # those that were asked for are paused; no other one is wanted instead
-        wanted = dict.fromkeys(wishes.paused, 0)
-    return dataclasses.replace(wishes, nodes=wanted)
+        wanted = dict.fromkeys(specs.paused, 0)
+    return dataclasses.replace(specs, nodes=wanted)
 
 
 def _is_unasked(nodes: t.Any, pool: Pool) -> bool:
@@ -377,7 +377,7 @@ _PODS = {"pod": "waiting pod", "gpus": "gpus", "pool": "pool", "machine": "machi
 
 
 def refuse_choices(task: Task) -> None:
-    """What the run's mode would not look at is refused, lest somebody believes that it did."""
+    """What the run's mode would not look at is refused, so that nobody believes that it did."""
     params, mode = task.params, task.params["mode"]
     given = [choice for choice, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(choice))]
     if given:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_rejoin: what a rented machine that has not become a node has to be told once more, by another way than at its boot."""
+"""The run of fleet_rejoin: what a rented machine that has not become a node is configured once more, by another way than at its boot."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 
 def rejoin(task: Task) -> dict[str, t.Any]:
     """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone; takes the run lock
-    for as long. With ``state`` answered: let it in, once it asks, without the lock.
+    for as long. With ``state`` approved: approve it, once it asks, without the lock.
     InvalidInput when the machine is not one that waits to join by lane kubelet."""
     context = open_context(task, strict=True)
     try:
         claim = _claim(context, task.params["name"])
-        if task.params["state"] == "answered":
-            return {**_result(context, claim), "changed": _answered(context, claim)}
+        if task.params["state"] == "approved":
+            return {**_result(context, claim), "changed": _approved(context, claim)}
         if task.check_mode:
             return _result(context, claim)
         lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
@@ -54,18 +54,20 @@ def _claim(context: Context, name: str) -> Claim:
     if claim is None:
         raise InvalidInput(f"There is no machine {name} of this cluster.", remedy="status.yml lists them.")
     if claim.lane is not Lane.KUBELET:
-        raise InvalidInput(f"{name} joins by lane {claim.lane.value}; only machines of lane kubelet can be told again over SSH.")
+        raise InvalidInput(
+            f"{name} joins by lane {claim.lane.value}; only machines of lane kubelet can be configured again over SSH."
+        )
     if claim.deletion is not None:
-        raise InvalidInput(f"{name} is being given back ({claim.deletion.reason}).", remedy="Run provision.yml for a new machine.")
+        raise InvalidInput(f"{name} is being terminated ({claim.deletion.reason}).", remedy="Run provision.yml for a new machine.")
     if claim.phase is Phase.READY:
         raise InvalidInput(f"{name} is a node already.")
     if claim.phase not in _ON_THEIR_WAY or not claim.instance_id:
-        raise InvalidInput(f"{name} is {claim.phase.value} and has no machine yet that could be told anything.")
+        raise InvalidInput(f"{name} is {claim.phase.value} and has no machine yet that could be configured.")
     return claim
 
 
-def _answered(context: Context, claim: Claim) -> bool:
-    """Wait until the machine asks for its certificate, and approve it; False when the run that follows it has done so, or in a rehearsal.
+def _approved(context: Context, claim: Claim) -> bool:
+    """Wait until the machine asks for its certificate, and approve it; False when the run that follows it has done so, or in a dry run.
     Forbidden when its token asked for anything else, which is denied; TimedOut when nothing came."""
     if not claim.token_id:
         raise InvalidInput(f"{claim.name} has no bootstrap token.", remedy="Run the playbook join_kubelet.yml, which makes one.")
@@ -92,7 +94,7 @@ def _answered(context: Context, claim: Claim) -> bool:
 
 
 def _written(context: Context, claim: Claim, dest: str) -> Claim:
-    node_class, pool = class_of(claim, context.wishes), context.wishes.pool_of(claim.pool)
+    node_class, pool = class_of(claim, context.specs), context.specs.pool_of(claim.pool)
 
     def note(**changes: t.Any) -> None:
         nonlocal claim
@@ -117,7 +119,7 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
 def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
     instance = next((machine for machine in context.clients.instances(claim.cloud) or () if machine.id == claim.instance_id), None)
     facts = CAPABILITIES.get(claim.cloud)
-    end = deadline(claim, in_force(claim, context.wishes), facts)
+    end = deadline(claim, in_force(claim, context.specs), facts)
     return {
         "changed": True,
         "name": claim.name,

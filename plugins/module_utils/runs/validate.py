@@ -14,7 +14,7 @@ from ..core.task import Task
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
-from ..model import CloudChoice, NodeClass, Pool, Wishes
+from ..model import CloudChoice, NodeClass, Pool, Specs
 from ..observe.clients import unused
 from ..observe.context import Context, open_context
 from ..observe.documents import load
@@ -89,9 +89,9 @@ def _one(subject: str, check: t.Callable[[], str | CloudCheck]) -> dict[str, t.A
 
 
 def _checks(context: Context) -> list[_Check]:
-    classes = list(context.wishes.classes.values())
+    classes = list(context.specs.classes.values())
     checks: list[_Check] = [
-        ("documents", lambda: _documents(context.wishes)),
+        ("documents", lambda: _documents(context.specs)),
         (
             "cluster",
             lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}",
@@ -102,23 +102,23 @@ def _checks(context: Context) -> list[_Check]:
     ]
     if any(node_class.mesh.backend == "tailscale" for node_class in classes):
         checks.append(("policy", lambda: check_policy(context, classes)))
-    with_nodes = [node_class for node_class in classes if makes_nodes(context.wishes, node_class)]
-    if with_nodes or not service_pools(context.wishes):
+    with_nodes = [node_class for node_class in classes if makes_nodes(context.specs, node_class)]
+    if with_nodes or not service_pools(context.specs):
         checks.append(("Talos secrets", lambda: _talos(context)))
     if with_nodes:
         checks.append(("control plane", lambda: _endpoint(context, with_nodes)))
         checks.append((DEVICE_PLUGIN, lambda: _device_plugin(context)))
-    if service_pools(context.wishes):
+    if service_pools(context.specs):
         checks.append(("services", lambda: check_services(context)))
-    only_services = {pool.node_class for pool in service_pools(context.wishes)} - {node_class.name for node_class in with_nodes}
+    only_services = {pool.node_class for pool in service_pools(context.specs)} - {node_class.name for node_class in with_nodes}
     checks += [
         (f"template of {node_class.name}", _template_check(context, node_class))
         for node_class in classes
         if node_class.name not in only_services
     ]
-    names = [name for name in _named(context.wishes) if not unused(context.task, context.kube, name, context.wishes)]
+    names = [name for name in _named(context.specs) if not unused(context.task, context.kube, name, context.specs)]
     checks += [(f"cloud {name}", _cloud_check(context, name)) for name in names]
-    checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.wishes)]
+    checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.specs)]
     return checks if names else [*checks, ("clouds", _no_cloud)]
 
 
@@ -143,10 +143,10 @@ def _device_plugin(context: Context) -> CloudCheck:
     """Whether nodes of each pool would show GPUs; a machine whose node shows none is billed for its whole registration time. Without
     documents this is asked for a pool of which nothing is known."""
     plugins, nodes = device_plugins(context.kube), read_nodes(context.kube)
-    pools = [pool for pool in context.wishes.pools if pool.service is None]
+    pools = [pool for pool in context.specs.pools if pool.service is None]
     resources = context.settings.gpu_resources
-    answers = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
-    if not context.wishes.pools:
+    answers = {pool.key: answer(pool, context.specs.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
+    if not context.specs.pools:
         answers = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes, resources)}
     missing = [f"{key}: {verdict.why}" for key, verdict in answers.items() if verdict.word == NONE]
     if missing:
@@ -159,18 +159,18 @@ def _device_plugin(context: Context) -> CloudCheck:
     return CloudCheck(sentence, open_questions)
 
 
-def _documents(wishes: Wishes) -> str:
-    return f"{len(wishes.classes)} class(es), {len(wishes.pools)} pool(s)"
+def _documents(specs: Specs) -> str:
+    return f"{len(specs.classes)} class(es), {len(specs.pools)} pool(s)"
 
 
-def _named(wishes: Wishes) -> list[str]:
+def _named(specs: Specs) -> list[str]:
     """Clouds that a document may rent from."""
-    return sorted({choice.cloud for node_class in wishes.classes.values() for choice in node_class.clouds if choice.enabled})
+    return sorted({choice.cloud for node_class in specs.classes.values() for choice in node_class.clouds if choice.enabled})
 
 
-def _unnamed(task: Task, wishes: Wishes) -> list[str]:
+def _unnamed(task: Task, specs: Specs) -> list[str]:
     """Clouds whose key is given by option or environment although no document speaks of them: a wrong key is found here, not later."""
-    named = _named(wishes)
+    named = _named(specs)
     return [name for name, entry in ENTRIES.items() if name not in named and entry.facts.rented and entry.is_configured(task)]
 
 
@@ -184,7 +184,7 @@ def _no_cloud() -> str:
 def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], str]:
     def check() -> str:
         faults = template_faults(context, node_class)
-        if not faults and makes_nodes(context.wishes, node_class):
+        if not faults and makes_nodes(context.specs, node_class):
             cluster_facts(context)  # without them nothing more can be tried
             faults = rehearsal_faults(context, node_class, second_opinion=context.task.params.get("talosctl"))
         if faults:
@@ -213,34 +213,34 @@ def _beside(task: Task, name: str) -> t.Callable[[], CloudCheck]:
 def _without_cluster(task: Task, problem: TgpError) -> list[_Check]:
     """What can be tried although the cluster cannot; documents that are wrong end it at once."""
     try:
-        wishes = load(task, None)
+        specs = load(task, None)
     except TgpError:
         raise problem from None
-    if not wishes.pools:
+    if not specs.pools:
         raise problem
 
     def cluster() -> str:
         raise InvalidInput(f"{problem} Rights, clock, Talos secrets and templates were not tried.")
 
-    checks: list[_Check] = [("documents", lambda: _documents(wishes)), ("cluster", cluster)]
-    if any(node_class.mesh.backend == "tailscale" for node_class in wishes.classes.values()):
-        checks.append(("mesh", lambda: _mesh_alone(task, wishes)))
-    for name in _named(wishes):
+    checks: list[_Check] = [("documents", lambda: _documents(specs)), ("cluster", cluster)]
+    if any(node_class.mesh.backend == "tailscale" for node_class in specs.classes.values()):
+        checks.append(("mesh", lambda: _mesh_alone(task, specs)))
+    for name in _named(specs):
         choices = [
             choice
-            for node_class in wishes.classes.values()
+            for node_class in specs.classes.values()
             for choice in node_class.clouds
             if choice.cloud == name and choice.enabled
         ]
         if not all(choice.implicit for choice in choices) or ENTRIES[name].is_configured(task):
             checks.append((f"cloud {name}", _cloud_alone(task, name, choices[0])))
-    return checks + [(f"cloud {name}", _beside(task, name)) for name in _unnamed(task, wishes)]
+    return checks + [(f"cloud {name}", _beside(task, name)) for name in _unnamed(task, specs)]
 
 
-def _mesh_alone(task: Task, wishes: Wishes) -> str:
+def _mesh_alone(task: Task, specs: Specs) -> str:
     mesh = connect_mesh(task)
     try:
-        return mesh.check(sorted({tag for node_class in wishes.classes.values() for tag in node_class.mesh.tags}))
+        return mesh.check(sorted({tag for node_class in specs.classes.values() for tag in node_class.mesh.tags}))
     finally:
         mesh.close()
 

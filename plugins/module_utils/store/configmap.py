@@ -116,7 +116,7 @@ class ConfigMapStore(Careful):
                         self._append(parts, key, text)
                     return True
                 except (Conflict, NotFound) as error:
-                    self._parts, last = None, error  # somebody else wrote, or removed a part: look again
+                    self._parts, last = None, error  # another writer changed or removed a part: read again
         raise last
 
     def ledger_lines(self) -> list[dict[str, t.Any]]:
@@ -180,7 +180,7 @@ class ConfigMapStore(Careful):
         try:
             return self._kube.replace(f"{PATH}/{name}", body)
         except NotFound as error:
-            raise Conflict(f"ConfigMap {NAMESPACE}/{name} was removed by somebody else.", service="claims", status=409) from error
+            raise Conflict(f"ConfigMap {NAMESPACE}/{name} was removed by another writer.", service="claims", status=409) from error
 
 
 @dataclasses.dataclass
@@ -197,7 +197,7 @@ def _removable(part: _Part) -> LedgerPart:
 
 
 def _part_or_place(raw: Json) -> _Part | str:
-    """A part of the ledger; the place of what has its label and not its name, which is somebody else's."""
+    """A part of the ledger; the place of what has its label and not its name, which is not ours."""
     return _part(raw) if _PART_NAME.fullmatch(raw["metadata"]["name"]) else _where(raw)
 
 

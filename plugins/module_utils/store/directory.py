@@ -110,9 +110,9 @@ class DirectoryStore(Careful):
         if not must_exist and text is not None:
             raise Conflict(f"{path} exists already.", service="claims", status=409)
         if must_exist and text is None:
-            raise Conflict(f"{path} was removed by somebody else.", service="claims", status=409)
+            raise Conflict(f"{path} was removed by another writer.", service="claims", status=409)
         if must_exist and claim.version and _digest(text or "") != claim.version:
-            raise Conflict(f"{path} was changed by somebody else.", service="claims", status=409)
+            raise Conflict(f"{path} was changed by another writer.", service="claims", status=409)
 
     # ---- state and ledger
 
@@ -155,14 +155,14 @@ class DirectoryStore(Careful):
             if text is None:
                 return
             if _digest(text) != part.version:
-                raise Conflict(f"{path} was changed by somebody else.", service="claims", status=409)
+                raise Conflict(f"{path} was changed by another writer.", service="claims", status=409)
             try:
                 os.unlink(path)
             except OSError as error:
                 raise _unusable(path, error) from error
 
     def _line(self, file: str) -> str | None:
-        """A line as it is stored; empty text for what cannot be read at all or is no line."""
+        """A line as it is stored; empty text for what cannot be read at all or is not a line."""
         try:
             return self._read("ledger", key) if (key := _key(file)) else ""
         except (BadShape, InvalidInput):

@@ -162,7 +162,7 @@ class Lease:
         age = self._age(spec.get("acquireTime"))
         since = f", since {age:.0f} s" if age is not None else ""
         return Locked(
-            f"Another run is at work on this cluster: {holder}{since}.",
+            f"Another run is active on this cluster: {holder}{since}.",
             remedy="Let it end, or wait for it (module option lock_wait). A dead run is overtaken 15 minutes after its last sign of life.",
             holder=holder,
             age=round(age) if age is not None else None,
@@ -177,7 +177,7 @@ class Lease:
     def _lost(self, reading: Reading | None) -> LockLost:
         holder = reading.holder if reading else ""
         return LockLost(
-            f"The run lock of this run ({self._me}) was taken over by {holder or 'somebody who has let go of it again'}.",
+            f"The run lock of this run ({self._me}) was taken over by {holder or 'another run that has released it since'}.",
             remedy="Nothing more is done by this run; the claims stay as they are, and the next run goes on from them.",
             holder=holder or None,
         )

@@ -39,7 +39,7 @@ class LocalLock:
             if held is not None and self._valid(held):
                 age = (self._clock.now() - from_text(held["taken"])).total_seconds()
                 raise Locked(
-                    f"Another run on this machine is at work: {held['run_id']} (process {held['pid']} on {held['host']}, "
+                    f"Another run is active on this machine: {held['run_id']} (process {held['pid']} on {held['host']}, "
                     f"since {age:.0f} s).",
                     remedy="Let it end, or wait for it (module option lock_wait).",
                     holder=f"{held['host']}/{held['pid']}/{held['run_id']}",
@@ -170,7 +170,7 @@ def describe(pid: int | None = None) -> Process:
 
 
 def alive(process: Process, *, here: Process | None = None) -> bool | None:
-    """Does that very process live? None when it cannot be told from here: another machine, another boot, another container, or a run
+    """Does that very process live? None when it cannot be determined from here: another machine, another boot, another container, or a run
     that is more than its process."""
     me = here or describe(os.getpid())
     if not process.boot_id or not process.start_time or (process.boot_id, process.namespace) != (me.boot_id, me.namespace):

@@ -47,7 +47,7 @@ class LedgerPart:
 
 
 class ClaimStore(t.Protocol):
-    """The records of one cluster. A claim or a ledger line that cannot be understood is told apart and hides no other one; a verb that
+    """The records of one cluster. A claim or a ledger line that cannot be understood is reported apart and hides no other one; a verb that
     asks for a single record raises BadShape for it."""
 
     def claims(self) -> list[Claim]:
@@ -65,13 +65,13 @@ class ClaimStore(t.Protocol):
     def write(self, claim: Claim) -> Claim:
         """Create (``version`` empty) or replace the version that was read; returns it with its new version.
 
-        What somebody else changed meanwhile is read and kept, if it does not contradict (planner/claims/diff.py). Conflict when it does, when
+        What another writer changed meanwhile is read and kept, if it does not contradict (planner/claims/diff.py). Conflict when it does, when
         the claim exists already, or was removed.
         """
         ...
 
     def remove(self, claim: Claim) -> None:
-        """Remove it; gone already is fine. Conflict when somebody else changed what it says since it was read."""
+        """Remove it; gone already is fine. Conflict when another writer changed what it says since it was read."""
         ...
 
     def read_state(self, name: str) -> dict[str, t.Any]:
@@ -100,7 +100,7 @@ class ClaimStore(t.Protocol):
         ...
 
     def remove_part(self, part: LedgerPart) -> None:
-        """Remove exactly what was read; gone already is fine. Conflict when somebody else changed it."""
+        """Remove exactly what was read; gone already is fine. Conflict when another writer changed it."""
         ...
 
 

@@ -94,7 +94,7 @@ class RunLock:
                 self._local.release()
             raise
         if had_lease and outcome == "taken" and self._lease is not None:
-            # it was free again, but somebody may have worked in between: what this run knows is old
+            # it was free again, but another run may have worked in between: what this run knows is old
             self._lease.release()
             self._lost = LockLost(
                 f"The run lock of run {self.run_id} was taken over and let go again by another run.",
@@ -132,7 +132,7 @@ class RunLock:
                 self._renew(lease, renewed)
 
     def confirm(self) -> None:
-        """Renew now, right before a call that costs or deletes, so that a lock somebody took away is noticed before it. LockLost = stop
+        """Renew now, right before a call that costs or deletes, so that a lost lock is noticed before it. LockLost = stop
         at once, for good. An API server that does not answer is no such sign: as long as no renewal is due, the run goes on."""
         with self._mutex:
             lease, renewed = self._held()

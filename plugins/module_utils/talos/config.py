@@ -74,7 +74,7 @@ def _patched(spec: NodeSpec, documents: list[Document]) -> None:
 def _complete(spec: NodeSpec) -> None:
     problems = []
     if not _NAME.fullmatch(spec.name):
-        problems.append(f"The name {spec.name!r} is no host name: small letters, digits, dots and dashes, 63 at most.")
+        problems.append(f"The name {spec.name!r} is not a host name: small letters, digits, dots and dashes, 63 at most.")
     if not spec.api_endpoint:
         problems.append("No control plane endpoint is known; give it (https://host:6443), a secrets bundle does not contain it.")
     elif not spec.api_endpoint.startswith("https://"):
@@ -268,7 +268,7 @@ def _replace(documents: list[Document], document: Document) -> None:
         documents.append(document)
 
 
-# ---- what makes a node ours, and which no patch may change: who it is, with what secrets it joins, and how it is told from others
+# ---- what makes a node ours, and which no patch may change: who it is, with what secrets it joins, and how it is distinguished from others
 
 _FIELDS = (
     "machine.type", "machine.token", "machine.ca", "cluster.token", "cluster.ca", "cluster.id", "cluster.secret",
@@ -352,7 +352,7 @@ def mirror_problems(given: t.Mapping[str, t.Sequence[str]]) -> list[str]:
             if parts.password or parts.username:
                 problems.append(f"{where}: a password does not belong into an address; write a RegistryAuthConfig document.")
             elif parts.scheme not in ("http", "https") or not parts.netloc:
-                problems.append(f"{where}: {url!r} is no address; write https://host.")
+                problems.append(f"{where}: {url!r} is not an address; write https://host.")
     return problems
 
 

@@ -82,7 +82,7 @@ Key = tuple[str, t.Any]
 
 
 def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
-    """Where something is to be deleted: the path, and for an entry of a list its telling field. Taken out of ``value``."""
+    """Where something is to be deleted: the path, and for an entry of a list its identifying field. Taken out of ``value``."""
     deletions: list[tuple[Path, Key | None]] = []
     if isinstance(value, dict):
         for name in list(value):

@@ -33,7 +33,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?")
 
 
 def minor(version: str) -> tuple[int, int] | None:
-    """``(major, minor)`` of "v1.13.9" or "1.13", None when it is no version."""
+    """``(major, minor)`` of "v1.13.9" or "1.13", None when it is not a version."""
     match = _VERSION.fullmatch(version.strip())
     return (int(match[1]), int(match[2])) if match else None
 
@@ -108,7 +108,7 @@ class NodeSpec:
 
     @property
     def nvidia(self) -> bool:
-        """True when it has NVIDIA GPUs; a model that nobody knows is taken for one of theirs."""
+        """True when it has NVIDIA GPUs; an unknown model counts as one of theirs."""
         return bool(self.gpu_count) and gpu_models.vendor(gpu_models.canonical(self.model) or "") != "amd"
 
     @property

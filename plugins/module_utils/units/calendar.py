@@ -79,7 +79,7 @@ def zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput(f"{name!r} is no time zone.", remedy=REMEDY) from error
+        raise InvalidInput(f"{name!r} is not a time zone.", remedy=REMEDY) from error
 
 
 # ---- cron schedules of five fields, read by the library cronsim, and whether one is in force now

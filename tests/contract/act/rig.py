@@ -246,7 +246,7 @@ class Rig:
         """Plan and teardown; the result of the teardown, with ``plan``. The lock is let go."""
         plan = self.plan(mode, **params)
         try:
-            done = self.run("teardown", plan["run_id"], leftovers=plan["leftovers"], unrecorded=plan.get("unrecorded", []))
+            done = self.run("teardown", plan["run_id"], orphans=plan["orphans"], unrecorded=plan.get("unrecorded", []))
         finally:
             self.unlock(plan["run_id"])
         return {**done, "plan": plan}

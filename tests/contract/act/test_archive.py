@@ -126,7 +126,7 @@ def test_L16_a_file_that_cannot_be_written_or_read_costs_no_line(old: Rig, tmp_p
         {"module": "archive", "path": str(strange), "older_than_days": 35},
         {"module": "report", "archive": str(strange)},
     ):
-        with pytest.raises(InvalidInput, match="notes.txt, line 1 is no line of a ledger"):
+        with pytest.raises(InvalidInput, match="notes.txt, line 1 is not a line of a ledger"):
             old.run(**t.cast("dict[str, t.Any]", module))
     assert len(old.ledger()) == 4 and strange.read_text() == "hello\n"
     with pytest.raises(InvalidInput, match="cannot be read"):

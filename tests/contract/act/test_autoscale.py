@@ -48,8 +48,8 @@ def scale(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
     done: dict[str, t.Any] = {**plan, "scale": {}, "joined": {}}
     try:
         names = plan["launch"] + plan["destroy"]
-        if names or plan["leftovers"]:
-            done["scale"] = rig.run("scale", plan["run_id"], names=names, only_named=True, leftovers=plan["leftovers"])
+        if names or plan["orphans"]:
+            done["scale"] = rig.run("scale", plan["run_id"], names=names, only_named=True, orphans=plan["orphans"])
         if plan["join"]:
             done["joined"] = rig.run("join", plan["run_id"], names=plan["join"], wait=False)
     finally:

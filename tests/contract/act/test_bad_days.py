@@ -145,7 +145,7 @@ def test_L11_what_never_becomes_of_use_is_given_back(day: Day, behaviour: str) -
     done = day.rig.join()
     (row,) = done["machines"]
     assert (row["result"], row["name"], row["cloud"]) == ("failed", machine.name, day.cloud)
-    assert row["message"].endswith("(given back)")
+    assert row["message"].endswith("(terminated)")
     (problem,) = done["problems"]
     assert problem.startswith(f"{machine.name} on {day.cloud}: ") and "provision.yml takes another offer" in problem
     (line,) = day.check(late=4)
@@ -290,7 +290,7 @@ def test_L12_a_bad_key_ends_nothing(day: Day) -> None:
     for _turn in range(3):
         rig.advance(PAUSE)
         plan = rig.plan("reap", **given)
-        rig.run("teardown", plan["run_id"], leftovers=plan["leftovers"], **given)
+        rig.run("teardown", plan["run_id"], orphans=plan["orphans"], **given)
         rig.unlock(plan["run_id"])
     wanted = rig.plan("provision", pools=["training"], nodes=2, check=True, **given)
     assert wanted["launch"] == [] and wanted["shortfall"] and wanted["outcome"] == "partial"

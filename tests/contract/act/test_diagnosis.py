@@ -51,7 +51,7 @@ class Told:
     def __init__(self, rig: Rig, done: dict[str, t.Any], *, left: dict[str, int] | None = None) -> None:
         (self.row,) = done["machines"]
         assert self.row["result"] == "failed", self.row
-        assert self.row["message"].endswith("(given back)"), self.row
+        assert self.row["message"].endswith("(terminated)"), self.row
         assert rig.left() == (left or {})
         self.diagnosis: dict[str, t.Any] = self.row["diagnosis"]
         self.code, self.cause = self.diagnosis["code"], self.diagnosis["cause"]
@@ -383,7 +383,7 @@ def test_a_service_that_never_answers_is_explained_too(build: Build, behaviour: 
     rig.behave(behaviour)
     rig.rent()
     (row,) = rig.join()["machines"]
-    assert row["result"] == "failed" and row["message"].endswith("(given back)")
+    assert row["result"] == "failed" and row["message"].endswith("(terminated)")
     assert row["diagnosis"]["code"] == code and words in "\n".join(row["diagnosis"]["evidence"]), row["diagnosis"]
     shown = [line for line in rig.lines if line.startswith("  ") and line.split()[0] in ("launched", "device", "healthy", "csr")]
     assert [line.split()[0] for line in shown if "-" in line or "Z" in line][:3] == ["launched", "device", "healthy"]
@@ -403,5 +403,5 @@ def test_S1_46_evidence_that_cannot_be_saved_ends_nothing(build: Build) -> None:
     rig.rent()
     (rig.folder / "state" / "evidence").write_text("in the way")
     (row,) = rig.join()["machines"]
-    assert row["message"].endswith("(given back)") and row["diagnosis"]["file"] == ""
+    assert row["message"].endswith("(terminated)") and row["diagnosis"]["file"] == ""
     assert [text for text in rig.warnings if "its evidence could not be saved" in text]

@@ -106,7 +106,7 @@ def test_S1_46_an_odd_answer_ends_no_run(rig: Rig) -> None:
     rig.fault("body", "kubernetes", "GET", "/version", body={"gitVersion": 7, "major": None}, times=None)
     rig.fault("body", "tailscale", "GET", "/keys", body={"keys": [{"id": "k"}]}, times=None)
     (row,) = rig.join()["machines"]
-    assert row["message"].endswith("(given back)") and rig.left() == {}
+    assert row["message"].endswith("(terminated)") and rig.left() == {}
 
 
 def test_S3_31_times_of_steps_are_told_for_machines_that_failed(rig: Rig) -> None:

@@ -25,7 +25,7 @@ def failed(rig: Rig, done: dict[str, t.Any]) -> str:
     """The message of the only machine, which failed and was given back in the same run; checks what every such end leaves."""
     (row,) = done["machines"]
     assert row["result"] == "failed", row
-    assert row["message"].endswith("(given back)"), row
+    assert row["message"].endswith("(terminated)"), row
     assert done["outcome"] == "partial"
     assert rig.left() == {}
     (line,) = rig.ledger()
@@ -158,7 +158,7 @@ def test_L11_a_failed_machine_that_cannot_be_destroyed_now_stays_on_record(rig: 
     rig.fault("status", "lambda", "POST", "terminate", status=403, times=None)
     (row,) = rig.join()["machines"]
     assert row["result"] == "failed"
-    assert "not given back yet" in row["message"]
+    assert "not terminated yet" in row["message"]
     claim = rig.claim()
     assert (claim["deletion"]["reason"], claim["deletion"]["attempts"]) == ("FailedJoin", 1)
     assert rig.ledger() == []
@@ -235,8 +235,8 @@ def test_L11_one_record_that_cannot_be_written_leaves_no_other_machine_behind(ri
     first, second = rig.rent(nodes=2)["plan"]["launch"]
     rig.fault("status", "kubernetes", "PUT", f"configmaps/tgp-claim-{first}", status=503, times=None)
     rows = {one["name"]: one for one in rig.join()["machines"]}
-    assert rows[second]["message"].endswith("(given back)")
-    assert "not given back yet" in rows[first]["message"]
+    assert rows[second]["message"].endswith("(terminated)")
+    assert "not terminated yet" in rows[first]["message"]
     assert [one.name for one in rig.machines()] == [first]
     rig.faults.clear()
     rig.reap()  # finds it overdue
@@ -250,7 +250,7 @@ def test_L11_a_block_list_that_cannot_be_written_keeps_no_machine(rig: Rig) -> N
     rig.rent()
     rig.fault("status", "kubernetes", "", "tgp-state-blocklist", status=500, times=None)
     (row,) = rig.join()["machines"]
-    assert row["result"] == "failed" and row["message"].endswith("(given back)")
+    assert row["result"] == "failed" and row["message"].endswith("(terminated)")
     assert any("block list" in one for one in rig.warnings)
     assert rig.left() == {}
 

@@ -21,16 +21,16 @@ from sandbox.world import Machine
 
 from .rig import Rig
 
-LEFT = "left alone"
+LEFT = "kept"
 
 
-def leftover(kind: str, name: str, target: str, *, uid: str = "", cloud: str = "lambda") -> dict[str, str]:
+def orphan(kind: str, name: str, target: str, *, uid: str = "", cloud: str = "lambda") -> dict[str, str]:
     return {"kind": f"delete_{kind}", "name": name, "target": target, "uid": uid, "reason": "Orphan", "cloud": cloud}
 
 
-def told(rig: Rig, *leftovers: dict[str, str]) -> list[tuple[str, str]]:
+def told(rig: Rig, *orphans: dict[str, str]) -> list[tuple[str, str]]:
     """What became of each: result, and the first words of why."""
-    done = rig.run("teardown", "x", only_named=True, leftovers=list(leftovers))
+    done = rig.run("teardown", "x", only_named=True, orphans=list(orphans))
     rig.unlock("x")
     return [(one["result"], one["message"].partition(": ")[2].partition(":")[0]) for one in done["machines"]]
 
@@ -40,10 +40,10 @@ def test_L12_O7_a_node_goes_only_while_it_is_the_one_that_was_found(rig: Rig) ->
     name = rig.machine().name
     alive = rig.nodes()[name]["metadata"]["uid"]
     dead = rig.kube("POST", "/api/v1/nodes", {"metadata": {"name": f"{name[:-5]}00000"}})["metadata"]
-    assert told(rig, leftover("node", name, name, uid=alive)) == [("left", LEFT)], "it came back to life"
-    assert told(rig, leftover("node", name, dead["name"], uid=alive)) == [("left", LEFT)], "it is another Node"
+    assert told(rig, orphan("node", name, name, uid=alive)) == [("left", LEFT)], "it came back to life"
+    assert told(rig, orphan("node", name, dead["name"], uid=alive)) == [("left", LEFT)], "it is another Node"
     assert sorted(rig.nodes()) == sorted([name, dead["name"]])
-    assert told(rig, leftover("node", name, dead["name"], uid=dead["uid"])) == [("removed", "Orphan")]
+    assert told(rig, orphan("node", name, dead["name"], uid=dead["uid"])) == [("removed", "Orphan")]
     assert list(rig.nodes()) == [name]
 
 
@@ -53,13 +53,13 @@ def test_L12_O11_a_second_machine_goes_only_while_it_is_ours_and_no_claim_s_own(
     details = {**copy.deepcopy(own.details), "addresses": ("198.18.7.1", "10.19.7.1"), "tags": []}
     stranger = rig.world.rent(Machine("f" * 32, "lambda", own.name, own.name, own.offer, rig.clock.now(), details=details))
     for target in (own.id, stranger.id):
-        assert told(rig, leftover("instance", own.name, target)) == [("left", LEFT)]
+        assert told(rig, orphan("instance", own.name, target)) == [("left", LEFT)]
     assert len(rig.machines()) == 2
 
 
 def test_L12_O16_what_is_beside_a_machine_stays_while_its_claim_does(rig: Rig) -> None:
     rig.rent()
-    assert told(rig, leftover("extra", rig.machine().name, "script-1", uid="startup-script")) == [("left", LEFT)]
+    assert told(rig, orphan("extra", rig.machine().name, "script-1", uid="startup-script")) == [("left", LEFT)]
 
 
 def test_L08_a_lost_lock_ends_the_step_before_an_orphan_goes(rig: Rig) -> None:
@@ -77,7 +77,7 @@ def test_L08_a_lost_lock_ends_the_step_before_an_orphan_goes(rig: Rig) -> None:
     stolen: list[t.Any] = []
     rig.watcher = steal
     with pytest.raises(LockLost):
-        rig.run("teardown", plan["run_id"], leftovers=[leftover("node", name, one["name"], uid=one["uid"]) for one in nodes])
+        rig.run("teardown", plan["run_id"], orphans=[orphan("node", name, one["name"], uid=one["uid"]) for one in nodes])
     assert stolen and sorted(rig.nodes()) == sorted([name, nodes[1]["name"]])
 
 

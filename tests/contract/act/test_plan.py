@@ -69,7 +69,7 @@ def test_L12_a_list_that_is_not_usable_deletes_nothing(rig: Rig, service: str, p
     rig.advance(120)
     rig.faults.add({**copy.deepcopy(fault), "service": service, "method": "GET", "path": path, "times": None})
     plan = rig.plan("reap")
-    done = rig.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+    done = rig.run("teardown", plan["run_id"], orphans=plan["orphans"])
     rig.unlock(plan["run_id"])
     about = rig.machine().name if service == "lambda" else lost.hostname
     assert about not in deletions(plan)
@@ -233,10 +233,10 @@ def test_I14_a_rehearsal_writes_nothing_also_under_faults(rig: Rig, service: str
 def test_leftovers_that_no_plan_returned_are_refused_before_anything_is_done(rig: Rig, odd: dict[str, t.Any]) -> None:
     rig.provision()
     rig.unlock(rig.plan("destroy", all=True)["run_id"])
-    leftover = {"kind": "delete_device", "name": "tgp-x", "target": "n1", "uid": "", "reason": "Orphan", "cloud": "", **odd}
+    orphan = {"kind": "delete_device", "name": "tgp-x", "target": "n1", "uid": "", "reason": "Orphan", "cloud": "", **odd}
     for module in ("teardown", "scale"):
-        with pytest.raises(InvalidInput, match=r"leftovers\[0\]"):
-            rig.run(module, "odd", leftovers=[leftover])
+        with pytest.raises(InvalidInput, match=r"orphans\[0\]"):
+            rig.run(module, "odd", orphans=[orphan])
     assert len(rig.machines()) == 1
 
 
@@ -277,12 +277,12 @@ def test_I14_a_rehearsed_step_says_what_the_step_will_do(rig: Rig) -> None:
     rig.join()
     assert planned("join") == planned("teardown") == []
     rig.unlock(rig.plan("destroy", all=True)["run_id"])
-    leftover = {"kind": "delete_device", "name": "tgp-x", "target": "n1", "uid": "", "reason": "Orphan", "cloud": ""}
-    assert planned("teardown", leftovers=[leftover]) == [
-        (name, "would be given back: Manual"),
+    orphan = {"kind": "delete_device", "name": "tgp-x", "target": "n1", "uid": "", "reason": "Orphan", "cloud": ""}
+    assert planned("teardown", orphans=[orphan]) == [
+        (name, "would be terminated: Manual"),
         ("tgp-x", "device: would be removed: Orphan"),
     ]
-    assert planned("scale") == [(name, "would be given back: Manual")] and len(rig.machines()) == 1
+    assert planned("scale") == [(name, "would be terminated: Manual")] and len(rig.machines()) == 1
 
 
 # ---- other runs

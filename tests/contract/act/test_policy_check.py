@@ -91,7 +91,7 @@ def test_S3_06_a_route_that_nobody_approves_is_a_warning(rig: Rig, api: dict[str
 def test_an_api_server_outside_of_the_tailnet_is_no_matter_of_its_policy(rig: Rig) -> None:
     policy(rig, ports("1"))
     found = asked(rig)
-    assert found["status"] == "ok" and "is no device of the tailnet" in found["message"]
+    assert found["status"] == "ok" and "is not a device of the tailnet" in found["message"]
 
 
 def test_a_policy_that_may_not_be_read_is_never_called_good(rig: Rig, api: dict[str, str]) -> None:

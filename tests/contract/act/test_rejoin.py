@@ -102,22 +102,22 @@ def _asks(rig: Rig, token: str, node: str) -> None:
 def test_a_machine_that_was_told_anew_is_let_in_under_its_own_name(rig: Rig, tmp_path: Path) -> None:
     name, token = _told_anew(rig, tmp_path / "told")
     _asks(rig, token, name)
-    assert not rig.run("rejoin", name=name, state="answered", check=True)["changed"]
+    assert not rig.run("rejoin", name=name, state="approved", check=True)["changed"]
     assert csr.parse(rig.kube("GET", csr.PATH)["items"][0]).state == "pending"
-    assert rig.run("rejoin", name=name, state="answered")["changed"]
+    assert rig.run("rejoin", name=name, state="approved")["changed"]
     assert csr.parse(rig.kube("GET", csr.PATH)["items"][0]).state == "issued"
-    assert not rig.run("rejoin", name=name, state="answered")["changed"]
+    assert not rig.run("rejoin", name=name, state="approved")["changed"]
 
 
 def test_whoever_asks_for_another_name_with_its_token_is_denied(rig: Rig, tmp_path: Path) -> None:
     name, token = _told_anew(rig, tmp_path / "told")
     _asks(rig, token, "tgp-a1b2c3d4-victim")
     with pytest.raises(Forbidden, match="is denied: its common name is 'system:node:tgp-a1b2c3d4-victim'"):
-        rig.run("rejoin", name=name, state="answered")
+        rig.run("rejoin", name=name, state="approved")
     assert csr.parse(rig.kube("GET", csr.PATH)["items"][0]).state == "denied"
 
 
 def test_a_machine_that_asks_for_nothing_is_not_waited_for_for_ever(rig: Rig, tmp_path: Path) -> None:
     name, _token = _told_anew(rig, tmp_path / "told")
     with pytest.raises(TimedOut, match="within 30 s"):
-        rig.run("rejoin", name=name, state="answered", timeout=30)
+        rig.run("rejoin", name=name, state="approved", timeout=30)

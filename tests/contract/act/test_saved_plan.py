@@ -43,8 +43,8 @@ def apply(rig: Rig, file: Path, **params: t.Any) -> dict[str, t.Any]:
     try:
         if found["launch"]:
             machines += rig.run("launch", found["run_id"], names=found["launch"])["machines"]
-        if found["destroy"] or found["leftovers"]:
-            more = {"names": found["destroy"], "only_named": True, "leftovers": found["leftovers"]}
+        if found["destroy"] or found["orphans"]:
+            more = {"names": found["destroy"], "only_named": True, "orphans": found["orphans"]}
             machines += rig.run("teardown", found["run_id"], **more)["machines"]
     finally:
         rig.unlock(found["run_id"])
@@ -166,7 +166,7 @@ def test_L22_diff_shows_the_machines_before_and_after(rig: Rig) -> None:
     gone = idle_machine(rig)
     going = rig.plan("reap", check=True)["diff"]
     head = f"machine {gone} (destroy: Empty)"
-    assert going["after"].splitlines() == [head, "  given back for: Empty"]
+    assert going["after"].splitlines() == [head, "  terminated for: Empty"]
     assert going["before"].startswith(f"{head}\n  pool: default/training\n") and "gpu_1x_rtx6000" in going["before"]
 
 
@@ -195,7 +195,7 @@ def test_L22_a_machine_that_was_given_back_is_not_launched_again(rig: Rig, file:
     rig.join()
     rig.destroy()
     again = apply(rig, file)
-    assert [one["why"] for one in again["steps"]] == ["was launched and given back already"]
+    assert [one["why"] for one in again["steps"]] == ["was launched and terminated already"]
     assert (rig.machines(), rig.creates()) == ([], 1)
 
 
@@ -374,7 +374,7 @@ def test_L22_a_cut_plan_is_refused(rig: Rig, file: Path) -> None:
     save(rig, file)
     text = file.read_text()
     file.write_text(text[: len(text) // 2])
-    with pytest.raises(InvalidInput, match="is no plan"):
+    with pytest.raises(InvalidInput, match="is not a plan"):
         rig.run("apply", file=str(file))
 
 

@@ -231,7 +231,7 @@ def test_a_proxy_that_is_not_there_is_refused(pods: Rig) -> None:
 
 def failed(rig: Rig) -> str:
     (row,) = rig.join()["machines"]
-    assert row["result"] == "failed" and row["message"].endswith("(given back)"), row
+    assert row["result"] == "failed" and row["message"].endswith("(terminated)"), row
     assert gone(rig)
     (line,) = rig.ledger()
     assert (line["reason"], line["joined"]) == ("FailedJoin", False)
@@ -339,7 +339,7 @@ def test_L03_one_that_got_work_since_the_plan_stays(pods: Rig) -> None:
     plan = pods.plan("reap")
     assert plan["destroy"]
     set_busy(pods.machine(), True)
-    done = pods.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+    done = pods.run("teardown", plan["run_id"], orphans=plan["orphans"])
     pods.unlock(plan["run_id"])
     assert [one["result"] for one in done["machines"]] == ["kept"], done
     assert pods.claim()["deletion"] is None and len(services(pods)) == 1
@@ -354,7 +354,7 @@ def test_L10_one_that_got_work_while_no_run_goes_on_stays(pods: Rig) -> None:
     plan = pods.plan("reap")
     machine = pods.machine()
     with pods.killed_at(2, after=False):
-        pods.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+        pods.run("teardown", plan["run_id"], orphans=plan["orphans"])
     pods.unlock(plan["run_id"])
     assert pods.claim()["phase"] == "Terminating" and machine.ended is None
     set_busy(machine, True)

@@ -86,7 +86,7 @@ def test_L23_what_an_option_cannot_mean_is_refused_by_its_name(option: str, valu
 def reap(rig: Rig, **options: t.Any) -> dict[str, t.Any]:
     """Plan and teardown with the same options, as module_defaults give them; the plan's result."""
     plan = rig.plan("reap", **options)
-    rig.run("teardown", plan["run_id"], leftovers=plan["leftovers"], **options)
+    rig.run("teardown", plan["run_id"], orphans=plan["orphans"], **options)
     rig.unlock(plan["run_id"])
     return plan
 

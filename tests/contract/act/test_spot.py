@@ -224,7 +224,7 @@ def test_L12_what_a_killed_run_left_beside_machines_is_swept(team: Rig) -> None:
     assert scripts(team)
     team.kube("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")
     team.advance(700)
-    assert scripts(team) and not [one for one in team.reap()["plan"]["leftovers"] if one["kind"] == "delete_extra"]
+    assert scripts(team) and not [one for one in team.reap()["plan"]["orphans"] if one["kind"] == "delete_extra"]
     team.advance(61)
     team.reap()
     assert (scripts(team), {key: value for key, value in team.left().items() if key != "tokens"}) == ([], {})

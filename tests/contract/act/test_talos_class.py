@@ -41,7 +41,7 @@ def image(*extensions: str, **customization: t.Any) -> dict[str, t.Any]:
         ({"patches": ["machine: {nodeLabels: {node-role.kubernetes.io/gpu: ''}}"]}, "may not give itself this label"),
         ({"patches": ["cluster: {ca: {key: LS0tLS1CRUdJTg==}}"]}, "cluster.ca"),
         ({"patches": ["machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.40.0'}}"]}, "runs Kubernetes 1.31 to 1.36"),
-        ({"registryMirrors": {"docker.io": ["mirror.example.test"]}}, "no address"),
+        ({"registryMirrors": {"docker.io": ["mirror.example.test"]}}, "not an address"),
     ],
 )
 def test_what_gives_no_node_is_refused_before_anything_is_rented(rig: Rig, talos: dict[str, t.Any], words: str) -> None:
@@ -225,7 +225,7 @@ def test_a_card_without_a_driver_for_ubuntu_is_refused_before_anything_is_rented
 def test_extensions_that_the_release_does_not_have_are_refused_and_a_silent_factory_is_warned_of(rig: Rig) -> None:
     rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", "siderolabs/tailscales", *NVIDIA)
     with pytest.raises(
-        InvalidInput, match="siderolabs/tailscales is no official extension of Talos 1.13.9; it has siderolabs/tailscale"
+        InvalidInput, match="siderolabs/tailscales is not an official extension of Talos 1.13.9; it has siderolabs/tailscale"
     ):
         rig.run("plan", mode="provision")
     rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", *NVIDIA)

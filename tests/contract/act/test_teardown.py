@@ -334,7 +334,7 @@ def test_L10_whatever_cannot_be_deleted_is_deleted_by_the_next_run(rig: Rig, ser
     end = rig.claim()["gone_since"]
     rig.advance(600)
     assert only(rig.reap())[0] == "gone"
-    assert settled(rig)["end"] == end  # nothing is billed while only our own leftovers are in the way
+    assert settled(rig)["end"] == end  # nothing is billed while only our own orphans are in the way
 
 
 def test_L10_a_mesh_that_cannot_be_opened_keeps_no_machine(rig: Rig) -> None:
@@ -426,8 +426,8 @@ def test_I3_only_what_is_ours_is_touched(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "says, result",
     [
-        ({"connectedToControl": True}, "left alone: it came online"),
-        ({"isExternal": True}, "left alone: nobody says whether it is online"),
+        ({"connectedToControl": True}, "kept: it came online"),
+        ({"isExternal": True}, "kept: nobody says whether it is online"),
         ({"connectedToControl": False}, "Orphan"),
     ],
 )
@@ -437,8 +437,8 @@ def test_L12_O9_a_device_goes_only_while_it_is_said_to_be_offline(rig: Rig, says
     (device,) = rig.box.tailnet.devices()
     body = {"id": device.id, "nodeId": device.node_id, "hostname": "x", "name": "x.example.ts.net", "addresses": [], **says}
     rig.fault("body", "tailscale", "GET", "/device/", body=body, times=None)
-    leftover = {"kind": "delete_device", "name": "x", "target": device.node_id, "uid": "", "reason": "Orphan", "cloud": ""}
-    done, goes = rig.run("teardown", "x", only_named=True, leftovers=[leftover]), result == "Orphan"
+    orphan = {"kind": "delete_device", "name": "x", "target": device.node_id, "uid": "", "reason": "Orphan", "cloud": ""}
+    done, goes = rig.run("teardown", "x", only_named=True, orphans=[orphan]), result == "Orphan"
     assert only(done) == ("removed" if goes else "left", f"device: {result}")
     assert (len(rig.box.tailnet.devices()), done["changed"], done["outcome"]) == (1 - goes, goes, "changed" if goes else "ok")
 

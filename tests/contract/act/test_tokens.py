@@ -101,7 +101,7 @@ def test_L12_O13_a_rehearsal_touches_no_token_and_shows_it(rig: Rig) -> None:
     rig.reap()
     rig.advance(120)
     plan = rig.plan("reap", check=True)
-    assert [one["target"] for one in plan["leftovers"]] == [lost]
+    assert [one["target"] for one in plan["orphans"]] == [lost]
     assert f"token {lost} (Orphan)" in plan["diff"]["before"]
     assert len(rig.tokens()) == 1
 
@@ -157,14 +157,14 @@ def test_L12_only_tokens_on_our_list_are_deleted(rig: Rig) -> None:
     rig.rent()
     theirs, claim = foreign(rig), rig.claim()
     asked = [("kubadm", claim["name"]), (claim["token_id"], "somebody-else"), (claim["token_id"], claim["name"])]
-    leftovers = [
+    orphans = [
         {"kind": "delete_token", "name": name, "target": target, "uid": "", "reason": "Orphan", "cloud": ""}
         for target, name in asked
     ]
     plan = rig.plan("reap")
-    done = rig.run("teardown", plan["run_id"], leftovers=leftovers)
+    done = rig.run("teardown", plan["run_id"], orphans=orphans)
     rig.unlock(plan["run_id"])
-    assert [one["message"].partition(":")[2].partition(":")[0].strip() for one in done["machines"]] == ["left alone"] * 3
+    assert [one["message"].partition(":")[2].partition(":")[0].strip() for one in done["machines"]] == ["kept"] * 3
     assert sorted(rig.tokens()) == sorted([theirs, f"bootstrap-token-{claim['token_id']}"])
 
 

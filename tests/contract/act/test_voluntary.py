@@ -136,7 +136,7 @@ def test_L9_a_pod_that_must_not_move_and_came_after_the_plan_stops_it_too(aged: 
     plan = aged.plan("reap")
     assert [one["reason"] for one in destroyed(plan)] == ["Drifted"]
     aged.pod(name, "bare", owner="")
-    done = aged.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+    done = aged.run("teardown", plan["run_id"], orphans=plan["orphans"])
     aged.unlock(plan["run_id"])
     assert [one["result"] for one in done["machines"]] == ["kept"] and "default/bare (unmanaged)" in done["machines"][0]["message"]
     assert not any("eviction" in one for one in aged.writes()) and untouched(aged, name)
@@ -163,7 +163,7 @@ def test_L9_a_node_that_a_killed_run_had_begun_to_empty_is_opened_again_or_goes(
     name = aged.claim()["node_name"]
     plan = aged.plan("reap")
     with aged.killed_at(2, after=False):  # the first write is the cordon
-        aged.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+        aged.run("teardown", plan["run_id"], orphans=plan["orphans"])
     aged.unlock(plan["run_id"])
     assert not untouched(aged, name) and aged.claim()["deletion"]["reason"] == "Drifted"
     if again:

@@ -383,9 +383,9 @@ ONE_MACHINE: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
 
 
 def one_machine(stand: Stand, **params: t.Any) -> dict[str, t.Any]:
-    module, wish = ONE_MACHINE[stand.service]
+    module, spec = ONE_MACHINE[stand.service]
     account = {f"{stand.service}_api_url": stand.base, f"{stand.service}_api_key": KEY}
-    return call(module, stand, **{"name": "tgp-bad-day", **wish, **account, **params})
+    return call(module, stand, **{"name": "tgp-bad-day", **spec, **account, **params})
 
 
 def test_one_machine_that_never_starts_is_late_and_shown(rented: Stand) -> None:

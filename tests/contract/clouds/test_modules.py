@@ -276,7 +276,7 @@ def test_offers_are_sorted_by_price(lambda_stand: LambdaStand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "found"),
+    ("spec", "found"),
     [
         ({"gpu_type": ["a-10"]}, ["gpu_1x_a10@us-east-1"]),
         ({"gpu_type": ["A100"], "sold_out": True}, ["gpu_8x_a100_80gb_sxm4"]),
@@ -288,8 +288,8 @@ def test_offers_are_sorted_by_price(lambda_stand: LambdaStand) -> None:
         ({"spot": True}, []),
     ],
 )
-def test_offer_filters(lambda_stand: LambdaStand, wish: dict[str, t.Any], found: list[str]) -> None:
-    assert ids(ask(lambda_stand, **wish)) == found
+def test_offer_filters(lambda_stand: LambdaStand, spec: dict[str, t.Any], found: list[str]) -> None:
+    assert ids(ask(lambda_stand, **spec)) == found
 
 
 def test_a_misspelt_model_gets_a_suggestion(lambda_stand: LambdaStand) -> None:

@@ -100,7 +100,7 @@ def test_the_next_offer_is_tried_and_what_a_low_bid_left_is_destroyed(vast_stand
         ({"min_bandwidth": -1}, "min_bandwidth must not be negative, got -1"),
         ({"region": "eu-west"}, "in eu-west"),
         ({"vm": False}, "needs an image"),
-        ({"ports": ["http"]}, "'http' is no port"),
+        ({"ports": ["http"]}, "'http' is not a port"),
         ({"disk_gib": 1}, "disk_gib at least 8"),
         ({"image": "ubuntu:24.04"}, "vmImage"),
     ],

@@ -47,15 +47,15 @@ def annotations(api: KubeApi) -> dict[str, str]:
 def test_S0_11_expose_is_done_once_and_undone_without_a_trace(cluster: tuple[KubeApi, str]) -> None:
     api, kubeconfig = cluster
     api.request("PATCH", SERVICE, {"metadata": {"annotations": {"theirs": "stays"}}}, media="application/merge-patch+json")
-    wish = {"kubeconfig": kubeconfig, "hostname": "k8s-api", "tags": ["tag:k8s"]}
-    planned = call(tailscale_expose, check=True, diff=True, **wish)
+    spec = {"kubeconfig": kubeconfig, "hostname": "k8s-api", "tags": ["tag:k8s"]}
+    planned = call(tailscale_expose, check=True, diff=True, **spec)
     ours = {"tailscale.com/expose": "true", "tailscale.com/hostname": "k8s-api", "tailscale.com/tags": "tag:k8s"}
     assert planned["changed"] and planned["diff"] == {"before": {"annotations": {}}, "after": {"annotations": ours}}
     assert annotations(api) == {"theirs": "stays"}
-    done = call(tailscale_expose, **wish)
+    done = call(tailscale_expose, **spec)
     assert done["changed"] and annotations(api) == {"theirs": "stays", **ours}
     assert done["endpoints"] == ["https://k8s-api:443"] and done["cert_sans"] == ["k8s-api"]  # the Service's port, not 6443
-    assert call(tailscale_expose, **wish)["changed"] is False
+    assert call(tailscale_expose, **spec)["changed"] is False
     assert call(tailscale_expose, kubeconfig=kubeconfig, hostname="k8s-api")["changed"] is True  # the tags went
     assert "tailscale.com/tags" not in annotations(api)
     gone = {"kubeconfig": kubeconfig, "state": "absent"}
@@ -64,7 +64,7 @@ def test_S0_11_expose_is_done_once_and_undone_without_a_trace(cluster: tuple[Kub
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("spec", "words"),
     [
         ({"hostname": "k8s-api.tail.ts.net"}, "one label"),
         ({"hostname": "K8S"}, "cannot be the name"),
@@ -73,8 +73,8 @@ def test_S0_11_expose_is_done_once_and_undone_without_a_trace(cluster: tuple[Kub
         ({"hostname": "api", "service": "other"}, "no Service default/other"),
     ],
 )
-def test_bad_input_says_what_to_write(cluster: tuple[KubeApi, str], wish: dict[str, t.Any], words: str) -> None:
-    told = call(tailscale_expose, kubeconfig=cluster[1], **wish)
+def test_bad_input_says_what_to_write(cluster: tuple[KubeApi, str], spec: dict[str, t.Any], words: str) -> None:
+    told = call(tailscale_expose, kubeconfig=cluster[1], **spec)
     assert told["failed"] and words in told["msg"]
 
 
@@ -95,8 +95,8 @@ def closed() -> int:
 
 
 def look(port: int, trustd: int, **params: t.Any) -> Result:
-    wish = {"endpoint": f"https://127.0.0.1:{port}", "trustd_port": trustd, "timeout": 1.0, **params}
-    return call(control_plane_info, **wish)
+    spec = {"endpoint": f"https://127.0.0.1:{port}", "trustd_port": trustd, "timeout": 1.0, **params}
+    return call(control_plane_info, **spec)
 
 
 def test_both_doors_open(door: t.Callable[..., int]) -> None:

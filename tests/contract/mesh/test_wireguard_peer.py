@@ -338,7 +338,7 @@ def test_an_editor_s_save_meanwhile_is_not_overwritten(hub: HubMachine, monkeypa
 
     monkeypatch.setattr(file, "_stamp", edited)
     result = hub.run(peer(0))
-    assert result["failed"] and "edited by somebody else meanwhile" in result["msg"]
+    assert result["failed"] and "edited meanwhile by another writer" in result["msg"]
     assert hub.text == HUB_FILE + "# saved\n" and not list(hub.file.parent.glob("*.tgp-new"))
 
 

@@ -87,7 +87,7 @@ def test_where_nothing_listens_the_service_is_down() -> None:
 
 
 def test_who_takes_the_call_and_does_not_answer_is_down(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_PATIENCE", 0.3)
+    monkeypatch.setattr(probe, "_TIMEOUT", 0.3)
     service.hangs.clear()
     found = prober().health(spec(service.port), HERE)
     assert found.healthy is False and "no answer" in found.detail

@@ -46,8 +46,8 @@ def team(rig: Rig) -> Path:
 def request(rig: Rig, folder: Path, **spec: t.Any) -> Path:
     """A request for one machine, which runs when this returns."""
     same = {part: CLASS["spec"][part] for part in ("talosConfig", "tailscaleConfig")}
-    wish = {"gpuType": "A10", "provider": "lambda", "maxHourlyPrice": "3", **same, **spec}
-    path = write(folder, "job", {"apiVersion": "tgp.io/v1", "kind": "GPURequest", "metadata": {"name": "job-1"}, "spec": wish})
+    section = {"gpuType": "A10", "provider": "lambda", "maxHourlyPrice": "3", **same, **spec}
+    path = write(folder, "job", {"apiVersion": "tgp.io/v1", "kind": "GPURequest", "metadata": {"name": "job-1"}, "spec": section})
     rig.provision(pool="job-1")
     assert rig.machine()
     return path

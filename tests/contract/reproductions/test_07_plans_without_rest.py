@@ -16,7 +16,7 @@ def carry_out(rig: Rig, decided: dict[str, t.Any]) -> None:
     try:
         rig.run("launch", run_id)
         rig.run("join", run_id)
-        rig.run("teardown", run_id, leftovers=decided["leftovers"])
+        rig.run("teardown", run_id, orphans=decided["orphans"])
     finally:
         rig.unlock(run_id)
 

@@ -105,7 +105,7 @@ def test_what_may_have_to_be_quoted_is_numbered_by_the_factory(stand: Stand) -> 
 def test_N03_s4_04_an_extension_that_the_release_lacks_is_refused_with_near_names(stand: Stand) -> None:
     refused = stand.call(extensions=["tailscael", "nonfree-kmod-nvidia"])
     assert refused["failed"] and stand.posts == 0
-    assert "siderolabs/tailscael is no official extension of Talos 1.13.9; it has siderolabs/tailscale." in refused["msg"]
+    assert "siderolabs/tailscael is not an official extension of Talos 1.13.9; it has siderolabs/tailscale." in refused["msg"]
     assert "siderolabs/nonfree-kmod-nvidia-lts, siderolabs/nonfree-kmod-nvidia-production" in refused["msg"]
 
 

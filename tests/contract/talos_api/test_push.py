@@ -181,7 +181,7 @@ def test_a_fingerprint_of_another_form_is_refused_before_anything_is_asked(machi
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [("0.0.0.0/0", "too wide"), ("::/0", "too wide"), ("10.0.0.1/8", "has host bits set"), ("home", "is no network")],
+    [("0.0.0.0/0", "too wide"), ("::/0", "too wide"), ("10.0.0.1/8", "has host bits set"), ("home", "is not a network")],
 )
 def test_networks_that_say_nothing_are_refused(machine: Maintenance, wrong: str, said: str) -> None:
     result = push(machine, networks=[wrong])
@@ -198,7 +198,7 @@ def test_networks_that_say_nothing_are_refused(machine: Maintenance, wrong: str,
 )
 def test_numbers_that_mean_nothing_are_refused(machine: Maintenance, wrong: dict[str, t.Any], said: str) -> None:
     assert said in call(talos_push, nodes=[node(machine)], **{"wait": 0, **wrong})["msg"] and machine.calls == []
-    assert "port 0 is no port" in call(talos_machine_info, nodes=[{"host": "127.0.0.1", "port": 0}])["msg"]
+    assert "port 0 is not a port" in call(talos_machine_info, nodes=[{"host": "127.0.0.1", "port": 0}])["msg"]
 
 
 def test_wrong_configurations_are_refused_before_the_first_machine_is_asked(machine: Maintenance) -> None:

@@ -88,7 +88,7 @@ def test_memory_is_unknown_where_two_sizes_are_sold(model: str, memory: int | No
 
 
 @pytest.mark.parametrize(
-    ("wish", "model", "memory", "expected"),
+    ("spec", "model", "memory", "expected"),
     [
         ("A100", "A100-SXM", 40960, True),
         ("A100", "A100-PCIE", None, True),
@@ -106,8 +106,8 @@ def test_memory_is_unknown_where_two_sizes_are_sold(model: str, memory: int | No
         ("no such card", "A10", None, False),
     ],
 )
-def test_S0_30_wishes(wish: str, model: str, memory: int | None, expected: bool) -> None:
-    assert gpu_models.matches(wish, model, memory) is expected
+def test_S0_30_wishes(spec: str, model: str, memory: int | None, expected: bool) -> None:
+    assert gpu_models.matches(spec, model, memory) is expected
 
 
 @given(st.text(max_size=60))
@@ -172,7 +172,7 @@ def test_S1_28_standard_regions(cloud: str, own: str, standard: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("spec", "expected"),
     [
         ("us-west", True),
         ("US-West", True),
@@ -183,8 +183,8 @@ def test_S1_28_standard_regions(cloud: str, own: str, standard: str) -> None:
         ("", False),
     ],
 )
-def test_S0_36_region_wishes(wish: str, expected: bool) -> None:
-    assert region_matches(wish, "us-west", "us-west-1") is expected
+def test_S0_36_region_wishes(spec: str, expected: bool) -> None:
+    assert region_matches(spec, "us-west", "us-west-1") is expected
 
 
 def test_a_sold_out_offer_is_in_no_region() -> None:
@@ -192,14 +192,14 @@ def test_a_sold_out_offer_is_in_no_region() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "near"),
+    ("spec", "near"),
     [
         ("us-wset", "us-west"), ("eu-centrl", "eu-central"), ("assia-east", "asia-east"), ("swedn, se", "sweden, se"),
         ("us-west", ""), ("US-WEST-2", ""), ("us", ""), ("asia-pacific", ""), ("us-tx-3", ""), ("Sweden, SE", ""), ("mars", ""),
     ],
 )  # fmt: skip
-def test_a_region_that_resembles_one_is_a_slip_of_the_pen(wish: str, near: str) -> None:
-    assert "".join(misspelt_region(wish, ["Sweden, SE", "us-tx", ""])[:1]) == near
+def test_a_region_that_resembles_one_is_a_slip_of_the_pen(spec: str, near: str) -> None:
+    assert "".join(misspelt_region(spec, ["Sweden, SE", "us-tx", ""])[:1]) == near
 
 
 def test_an_area_is_all_of_its_parts() -> None:

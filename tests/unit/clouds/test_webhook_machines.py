@@ -159,7 +159,7 @@ def test_S2_12_the_shipped_samples_describe_the_same_machines_and_go_with_the_sh
     of_variables, more = groups_from_environment(dict(line.split("=", 1) for line in lines))
     assert of_values == of_variables and len(of_values) == 2 and not warnings and not more
     documents = [Document("pools.yml", one) for one in yaml.safe_load_all((folder / "pools.yml").read_text())]
-    wishes, complaints = parse(documents, machines=of_values)
-    (pool,) = wishes.pools
+    specs, complaints = parse(documents, machines=of_values)
+    (pool,) = specs.pools
     assert (pool.idle_mode, pool.consolidate_after, len(pool.disruption_budgets)) == ("gpu", 600, 1) and not complaints
-    assert wishes.classes["own"].clouds[0].machines == of_values and wishes.classes["own"].mesh.backend == "none"
+    assert specs.classes["own"].clouds[0].machines == of_values and specs.classes["own"].mesh.backend == "none"

@@ -202,8 +202,8 @@ def test_a_key_of_the_class_goes_to_its_machines_where_the_operator_wrote_both()
 
 @pytest.mark.parametrize(("writer", "beside"), [(Writer.OPERATOR, True), (Writer.CLUSTER, False)])
 def test_only_a_document_of_the_operator_puts_a_key_beside_machines(writer: Writer, beside: bool) -> None:
-    wishes, _warnings = understand([document("https://rack.test", writer, credentialsRef={"name": "s", "key": "k"})])
-    assert wishes.classes["own"].clouds[0].key_for_machines is beside
+    specs, _warnings = understand([document("https://rack.test", writer, credentialsRef={"name": "s", "key": "k"})])
+    assert specs.classes["own"].clouds[0].key_for_machines is beside
 
 
 def document(root: str, writer: Writer = Writer.OPERATOR, **more: t.Any) -> Document:
@@ -218,8 +218,8 @@ def document(root: str, writer: Writer = Writer.OPERATOR, **more: t.Any) -> Docu
 
 
 def test_a_link_local_address_is_a_fault_of_its_document_and_of_its_group() -> None:
-    wishes, _warnings = understand([document("http://0xa9fea9fe")])
-    (sentence, _other) = wishes.faults["own.yml#1"]
+    specs, _warnings = understand([document("http://0xa9fea9fe")])
+    (sentence, _other) = specs.faults["own.yml#1"]
     assert "spec.providers[0].machines[0].scaleUpEndpoint" in sentence and "link-local" in sentence
     group = {"name": "a", "gpuCount": 1, "scaleUpEndpoint": "http://169.254.169.254/u", "scaleDownEndpoint": "https://p/d"}
     with pytest.raises(InvalidInput, match="link-local"):

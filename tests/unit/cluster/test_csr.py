@@ -36,9 +36,9 @@ def block(node: str, *, version: int = 0, more: bytes = b"", line: int = 64, ext
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     subject = attribute(ORGANIZATION, TEXT, b"system:nodes") + more + attribute(COMMON_NAME, TEXT, f"system:node:{node}".encode())
-    wish = tlv(0x30, tlv(0x02, bytes([version])) + tlv(0x30, subject) + public + tlv(0xA0, extensions))
-    signature = key.sign(wish, ec.ECDSA(hashes.SHA256()))
-    text = base64.b64encode(tlv(0x30, wish + bytes.fromhex("300a06082a8648ce3d040302") + tlv(0x03, b"\x00" + signature)))
+    spec = tlv(0x30, tlv(0x02, bytes([version])) + tlv(0x30, subject) + public + tlv(0xA0, extensions))
+    signature = key.sign(spec, ec.ECDSA(hashes.SHA256()))
+    text = base64.b64encode(tlv(0x30, spec + bytes.fromhex("300a06082a8648ce3d040302") + tlv(0x03, b"\x00" + signature)))
     lines = [text[at : at + line] for at in range(0, len(text), line)]
     return b"\n".join([b"-----BEGIN CERTIFICATE REQUEST-----", *lines, b"-----END CERTIFICATE REQUEST-----", b""])
 

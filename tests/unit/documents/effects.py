@@ -38,8 +38,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Pod,
     Pool,
     Source,
+    Specs,
     Toleration,
-    Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import clients, context
@@ -94,14 +94,14 @@ MARKET = (
 )
 
 
-def own(wishes: Wishes) -> list[Offer]:
+def own(specs: Specs) -> list[Offer]:
     """What the own machines of its classes are offered as."""
     return [
         Offer(
             "webhook", one.name, one.name, one.gpu_type, one.gpu_count, one.hourly_cost, one.region, one.region, one.gpu_memory_mib,
             available=1, host_id=one.name, lanes=(Lane.TALOS, Lane.KUBELET),
         )
-        for node_class in wishes.classes.values()
+        for node_class in specs.classes.values()
         for choice in node_class.clouds
         for one in choice.machines
     ]  # fmt: skip
@@ -213,12 +213,12 @@ def spent(pool: Pool, dollars: str, now: datetime) -> Ledger:
     return read_ledger([ledger_line(made, end=now - timedelta(hours=1))])
 
 
-def situations(wishes: Wishes) -> t.Iterator[tuple[str, Observation, Wishes]]:
-    """Mode, what is seen, and what is wished for then."""
-    pool = next(one for one in wishes.described if one.name == "base")
+def situations(specs: Specs) -> t.Iterator[tuple[str, Observation, Specs]]:
+    """Mode, what is seen, and what is desired for then."""
+    pool = next(one for one in specs.described if one.name == "base")
 
-    def asked(number: int = 0) -> Wishes:
-        return dataclasses.replace(wishes, nodes={pool.key: number} if number else {})
+    def asked(number: int = 0) -> Specs:
+        return dataclasses.replace(specs, nodes={pool.key: number} if number else {})
 
     def world(now: datetime, offers: t.Sequence[Offer], dollars: str = "0", **facts: t.Any) -> Observation:
         listed = facts.pop("instances", ())
@@ -233,8 +233,8 @@ def situations(wishes: Wishes) -> t.Iterator[tuple[str, Observation, Wishes]]:
         yield "provision", world(THURSDAY, [one]), asked(1)
     for number in (2, 4, 9):
         yield "provision", world(THURSDAY, MARKET), asked(number)
-        yield "provision", world(THURSDAY, [*MARKET, *own(wishes)]), asked(number)
-        yield "provision", world(THURSDAY, own(wishes)), asked(number)
+        yield "provision", world(THURSDAY, [*MARKET, *own(specs)]), asked(number)
+        yield "provision", world(THURSDAY, own(specs)), asked(number)
     for dollars in ("17", "20", "28"):
         yield "provision", world(THURSDAY, MARKET, dollars), asked(1)
     for now in MOMENTS:
@@ -243,25 +243,25 @@ def situations(wishes: Wishes) -> t.Iterator[tuple[str, Observation, Wishes]]:
     for pods in (*([one] for one in waiters), waiters[4:], waiters):
         yield "autoscale", world(THURSDAY, MARKET, pods=tuple(pods)), asked()
         yield "autoscale", world(THURSDAY, [A10, PAIR], pods=tuple(pods)), asked()
-    gone = dataclasses.replace(wishes, pools=(), sources={"pools.yml": Source()})
+    gone = dataclasses.replace(specs, pools=(), sources={"pools.yml": Source()})
     for now in MOMENTS:
-        scene = Scene(pool, wishes.classes[pool.node_class], now)
+        scene = Scene(pool, specs.classes[pool.node_class], now)
         for machines in scene.groups():
             here: Json = {
-                "claims": tuple(followed(one, wishes) for one, _node, _instance in machines),
+                "claims": tuple(followed(one, specs) for one, _node, _instance in machines),
                 "nodes": tuple(one for _claim, one, _instance in machines),
                 "instances": [one for _claim, _node, one in machines],
             }
-            for mode, gpus, small, dollars, wished in (
+            for mode, gpus, small, dollars, desired in (
                 ("reap", 1, False, "0", asked()),
                 ("reap", 4, True, "17", asked()),
                 ("autoscale", 4, False, "27", asked()),
                 ("reap", 1, False, "27", gone),
             ):
-                if wished is gone:
+                if desired is gone:
                     missed: Json = {"document_gone_since": scene.ago(20), "source": "pools.yml"}
                     here["claims"] = tuple(dataclasses.replace(one, **missed) for one in here["claims"])
-                yield mode, world(now, MARKET, dollars, pods=tuple(scene.pods(machines, gpus, small=small)), **here), wished
+                yield mode, world(now, MARKET, dollars, pods=tuple(scene.pods(machines, gpus, small=small)), **here), desired
 
 
 def told(found: Plan) -> list[t.Any]:
@@ -287,15 +287,15 @@ def told(found: Plan) -> list[t.Any]:
     return [rows, said, sorted(found.findings)]
 
 
-def plans(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[list[t.Any]]:
+def plans(specs: Specs, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[list[t.Any]]:
     """What each of the worlds is planned to become, in two runs: the second knows what the first saw 25 minutes before."""
     monkeypatch.setattr(idleness, "SCALE_DOWN_DELAY_AFTER_ADD", 0)
-    for mode, seen, wished in situations(wishes):
+    for mode, seen, desired in situations(specs):
         settings = Settings(mode=mode)
-        once = plan(seen, wished, settings, CAPABILITIES, "run-1")
+        once = plan(seen, desired, settings, CAPABILITIES, "run-1")
         yield told(once)
         later = dataclasses.replace(seen, now=seen.now + timedelta(minutes=25), findings=once.findings)
-        yield told(plan(later, wished, settings, CAPABILITIES, "run-2"))
+        yield told(plan(later, desired, settings, CAPABILITIES, "run-2"))
 
 
 # ---- what a machine is made from
@@ -336,11 +336,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
     return world
 
 
-def rendered(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]:
+def rendered(specs: Specs, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]:
     """What a machine is handed on each lane, the key and the end of a tunnel that are made for it, the marks of its Node and how long it is
     drained, what each cloud is sent, and how services are asked whether they are idle."""
-    pool = next(one for one in wishes.described if one.name == "base")
-    node_class = wishes.classes[pool.node_class]
+    pool = next(one for one in specs.described if one.name == "base")
+    node_class = specs.classes[pool.node_class]
     sent: list[t.Any] = []
     context = stand_in(monkeypatch, sent)
     rest = tuple(one for one in node_class.clouds if one.cloud != "webhook")

@@ -25,7 +25,10 @@ def told(calendar: dict[str, t.Any], folder: Path) -> str:
 @pytest.mark.parametrize(
     ("calendar", "words"),
     [
-        ({"timeZone": "Europe/Atlantis", "windows": [OFFICE]}, "spec.calendar.timeZone: there is no time zone 'Europe/Atlantis'"),
+        (
+            {"timeZone": "Europe/Atlantis", "windows": [OFFICE]},
+            "spec.calendar.timeZone: there is no time zone 'Europe/Atlantis'",
+        ),
         ({"timeZone": "../../etc/passwd", "windows": [OFFICE]}, "spec.calendar.timeZone: there is no time zone"),
         ({"windows": [{"from": "08:00", "to": "08:00"}]}, "windows[0].to: 08:00 is also when the window begins"),
         ({"windows": [{**OFFICE, "to": "25:00"}]}, "windows[0].to"),

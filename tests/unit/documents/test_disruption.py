@@ -104,10 +104,13 @@ def test_L06_budgets_that_are_refused(budget: dict[str, t.Any], words: str) -> N
     [
         ({"expireJitter": "10%"}, "expireJitter: has no effect without expireAfter"),
         ({"expireJitter": "10%", "expireAfter": "Never"}, "expireJitter: has no effect without expireAfter"),
-        ({"expireJitter": "101%", "expireAfter": "1h"}, "expireJitter: '101%' is no share from 0% to 100%"),
+        ({"expireJitter": "101%", "expireAfter": "1h"}, "expireJitter: '101%' is not a percentage from 0% to 100%"),
         ({"utilizationThreshold": "40%"}, "utilizationThreshold: has no effect without consolidationPolicy: WhenUnderutilized"),
         ({"replaceCheaperPercent": 30}, "replaceCheaperPercent: has no effect without consolidationPolicy: WhenUnderutilized"),
-        ({"replaceCheaperPercent": "x", "consolidationPolicy": "WhenUnderutilized"}, "replaceCheaperPercent: 'x' is no share"),
+        (
+            {"replaceCheaperPercent": "x", "consolidationPolicy": "WhenUnderutilized"},
+            "replaceCheaperPercent: 'x' is not a percentage",
+        ),
         ({"driftPolicy": "Always"}, "driftPolicy: 'Always' is not possible here. Use one of Report, Replace."),
     ],
 )

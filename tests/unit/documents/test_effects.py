@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, DocumentOrigin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Specs
 
 from .effects import Json, plans, rendered
 from .test_meaning import BASE, MACHINE, OF_SERVICES, OF_TUNNELS, OTHER, SERVICE_POOL, changed, document, with_hub
@@ -66,7 +66,7 @@ def base_of(kind: str, path: str) -> Json:
     return spec
 
 
-def wishes_of(kind: str, spec: Json, folder: Path) -> Wishes:
+def specs_of(kind: str, spec: Json, folder: Path) -> Specs:
     """The document among others: a second pool that competes with it, a class to change to, a pool of another namespace."""
     documents = [document(kind, spec)]
     if kind == "GPUNodePool":
@@ -95,9 +95,9 @@ def test_D06_each_field_changes_a_plan_or_what_a_machine_is_made_from(
 ) -> None:
     (tmp_path / "worker.yaml").write_text("machine: {from: file}")
     spec = base_of(kind, path)
-    first, again = wishes_of(kind, spec, tmp_path), wishes_of(kind, spec, tmp_path)
+    first, again = specs_of(kind, spec, tmp_path), specs_of(kind, spec, tmp_path)
     try:
-        second = wishes_of(kind, changed(spec, path, OTHERS[kind][path]), tmp_path)
+        second = specs_of(kind, changed(spec, path, OTHERS[kind][path]), tmp_path)
     except InvalidInput as refusal:
         assert path == "allowedNamespaces" and "does not allow namespace team-b" in str(refusal)
         return

@@ -60,8 +60,8 @@ def problems(*documents: Json, **more: t.Any) -> tuple[str, ...]:
 
 def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
     documents = [Document(path.name, yaml.safe_load(path.read_text())) for path in sorted(SEEDS.glob("s0-*.yaml"))]
-    wishes, warnings = parse(documents)
-    made, pool = wishes.classes["standard-gpu-class"], wishes.pools[0]
+    specs, warnings = parse(documents)
+    made, pool = specs.classes["standard-gpu-class"], specs.pools[0]
     assert [(one.cloud, one.priority, one.enabled) for one in made.clouds] == [("runpod", 1, True), ("lambda", 2, True)]
     assert made.clouds[1].credentials is not None and made.clouds[1].credentials.namespace == "tgp-system"
     assert made.gpu_types == ("RTX4090", "RTX3090") and made.spot_allowed
@@ -119,7 +119,7 @@ def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
             "GPUNodeClass",
             "spec.instanceRequirements",
             {"gpuTypes": ["RTX409"]},
-            "'RTX409' is no GPU model we know. Did you mean RTX4090?",
+            "'RTX409' is not a known GPU model. Did you mean RTX4090?",
         ),
         ("GPUNodeClass", "spec.instanceRequirements", {"minGpuMemory": "lots"}, "'lots' is not an amount of memory."),
         ("GPUNodeClass", "spec.tailscaleConfig", {"tags": ["gpu"]}, "spec.tailscaleConfig.tags[0]: 'gpu' is not a tag like"),
@@ -149,9 +149,9 @@ def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
             "GPUNodePool",
             "spec.template",
             {"metadata": {"labels": {True: "a", "b": "c"}}},
-            "the key True is no text. Write it in quotes.",
+            "the key True is not text. Write it in quotes.",
         ),
-        ("GPUNodeClass", "spec.limits", {5: 1, "maxNods": 2}, "spec.limits: the key 5 is no text."),
+        ("GPUNodeClass", "spec.limits", {5: 1, "maxNods": 2}, "spec.limits: the key 5 is not text."),
         ("GPUNodeClass", "spec.limits.maxHourlyCost", "1_5", "is not an amount"),
         ("GPUNodeClass", "spec.limits.maxHourlyCost", "1e40", "is not a possible amount"),
         ("GPUNodeClass", "spec.strategy", ["cheapest"], "spec.strategy: ['cheapest'] is not possible here."),
@@ -159,7 +159,7 @@ def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
         ("GPUNodePool", "spec.budget", {"period": "day", "amount": "0"}, "A budget of 0 lets nothing be launched."),
         ("GPUNodePool", "spec.budget", {"period": "day", "amount": "0.01"}, ""),
         ("GPUNodeClass", "spec.talosConfig", {"machineConfigTemplateFile": "a\x00b"}, "cannot be read"),
-        ("GPURequest", "spec.gpuType", "RX 580", "'RX 580' is no GPU model we know."),
+        ("GPURequest", "spec.gpuType", "RX 580", "'RX 580' is not a known GPU model."),
         ("GPURequest", "spec.credentialsRef", {"name": "a", "key": "b"}, "provider must name it"),
     ],
 )
@@ -189,7 +189,7 @@ REQUIREMENTS = "spec.template.spec.requirements"
         ({"key": "tgp.io/gpu-count", "operator": "Gt", "values": ["1.5"]}, "'1.5' is not a whole number"),
         ({"key": "tgp.io/gpu-count", "operator": "Gt", "values": [1]}, "text is needed"),
         ({"key": "tgp.io/provider", "operator": "In", "values": ["lamda"]}, "Did you mean lambda?"),
-        ({"key": "tgp.io/gpu-type", "operator": "In", "values": ["4O90"]}, "is no GPU model we know"),
+        ({"key": "tgp.io/gpu-type", "operator": "In", "values": ["4O90"]}, "is not a known GPU model"),
         ({"key": "tgp.io/gpu-count", "operator": "In", "values": ["two"]}, 'is a whole number; write it like "2".'),
         ({"key": "tgp.io/gpu-memory", "operator": "In", "values": ["24Gi"]}, 'is a whole number, in MiB; write it like "24576".'),
         ({"key": "tgp.io/spot", "operator": "NotIn", "values": ["True"]}, 'tgp.io/spot is "true" or "false".'),
@@ -203,22 +203,22 @@ def test_S0_35_requirements_are_checked(entry: Json, words: str) -> None:
 @pytest.mark.parametrize(("value", "told"), [("24", True), ("1023", True), ("1024", False), ("0", False), ("24576", False)])
 def test_S0_35_gib_where_mib_are_meant_are_warned_about(value: str, told: bool) -> None:
     entry = {"key": "tgp.io/gpu-memory", "operator": "Gte", "values": [value]}
-    _wishes, warnings = parse([Document("a", CLASS), Document("b", with_(POOL, REQUIREMENTS, [entry]))])
+    _specs, warnings = parse([Document("a", CLASS), Document("b", with_(POOL, REQUIREMENTS, [entry]))])
     assert any("are MiB, and no GPU has so few" in one for one in warnings) is told
 
 
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ({"metadata": {"labels": {"team": "A team"}}}, "metadata.labels: 'A team' is no label value"),
-        ({"metadata": {"labels": {"node-role.kubernetes.io/gpu": "-x"}}}, "metadata.labels: '-x' is no label value"),
-        ({"metadata": {"labels": {"my team": "a"}}}, "metadata.labels: 'my team' is no label key"),
+        ({"metadata": {"labels": {"team": "A team"}}}, "metadata.labels: 'A team' is not a label value"),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/gpu": "-x"}}}, "metadata.labels: '-x' is not a label value"),
+        ({"metadata": {"labels": {"my team": "a"}}}, "metadata.labels: 'my team' is not a label key"),
         ({"metadata": {"labels": {"tgp.io/provisioned": "false"}}}, "tgp.io/provisioned is set by the collection itself"),
-        ({"metadata": {"annotations": {"my team": "any text"}}}, "metadata.annotations: 'my team' is no key of an annotation"),
+        ({"metadata": {"annotations": {"my team": "any text"}}}, "metadata.annotations: 'my team' is not a key of an annotation"),
         ({"metadata": {"annotations": {"team": "any text"}}}, ""),
         ({"metadata": {"labels": {"node-role.kubernetes.io/gpu": "", "example.org/team": "a.b_c-1"}}}, ""),
-        ({"spec": {"taints": [{"key": "a b", "effect": "NoSchedule"}]}}, "taints[0]: 'a b' is no key of a taint"),
-        ({"spec": {"taints": [{"key": "a", "value": "b c", "effect": "NoSchedule"}]}}, "taints[0]: 'b c' is no label value"),
+        ({"spec": {"taints": [{"key": "a b", "effect": "NoSchedule"}]}}, "taints[0]: 'a b' is not a key of a taint"),
+        ({"spec": {"taints": [{"key": "a", "value": "b c", "effect": "NoSchedule"}]}}, "taints[0]: 'b c' is not a label value"),
         ({"spec": {"taints": [{"key": "tgp.io/disrupted", "effect": "NoSchedule"}]}}, "tgp.io/disrupted is set by the collection"),
         (
             {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}] * 2}},
@@ -246,8 +246,8 @@ def test_S0_20_S0_30_other_spellings_are_understood() -> None:
         {"key": "tgp.io/gpu-type", "operator": "In", "values": ["NVIDIA GeForce RTX 4090"]},
         {"key": "tgp.io/reliability", "operator": "Gte", "values": ["0.98"]},
     ]
-    wishes, _warnings = parse([Document("a", CLASS), Document("b", with_(POOL, REQUIREMENTS, entries))])
-    assert [one.values for one in wishes.pools[0].requirements] == [("lambda",), ("RTX4090",), ("0.98",)]
+    specs, _warnings = parse([Document("a", CLASS), Document("b", with_(POOL, REQUIREMENTS, entries))])
+    assert [one.values for one in specs.pools[0].requirements] == [("lambda",), ("RTX4090",), ("0.98",)]
 
 
 @pytest.mark.parametrize(
@@ -296,11 +296,11 @@ def test_names_are_unique() -> None:
 
 
 def test_L16_missing_limits_and_a_price_beyond_them_are_warned_about() -> None:
-    _wishes, warnings = parse([Document("a", with_(CLASS, "spec.limits", {})), Document("b", POOL)])
+    _specs, warnings = parse([Document("a", with_(CLASS, "spec.limits", {})), Document("b", POOL)])
     assert [one.split(": ")[1] for one in warnings] == ["spec.limits.maxNodes", "spec.limits.maxHourlyCost"]
-    _wishes, warnings = parse([Document("a", CLASS), Document("b", with_(POOL, "spec.maxHourlyPrice", "9.01"))])
+    _specs, warnings = parse([Document("a", CLASS), Document("b", with_(POOL, "spec.maxHourlyPrice", "9.01"))])
     assert len(warnings) == 1 and "above the class's maxHourlyCost" in warnings[0]
-    _wishes, warnings = parse([Document("a", CLASS), Document("b", POOL)])
+    _specs, warnings = parse([Document("a", CLASS), Document("b", POOL)])
     assert warnings == []
 
 
@@ -328,8 +328,8 @@ def test_objects_exported_from_a_cluster_are_read() -> None:
 
 def test_fingerprints_follow_what_a_machine_is_made_of() -> None:
     def made(base: Json, pool: Json = POOL) -> tuple[str, str]:
-        wishes, _warnings = parse([Document("a", base), Document("b", pool)])
-        return wishes.classes["base"].generation, wishes.pools[0].generation
+        specs, _warnings = parse([Document("a", base), Document("b", pool)])
+        return specs.classes["base"].generation, specs.pools[0].generation
 
     same = made(CLASS)
     assert made(with_(CLASS, "spec.limits.maxNodes", 7), with_(POOL, "spec.weight", 3)) == same
@@ -345,7 +345,7 @@ def test_numbers_wanted_name_pools() -> None:
     assert parse(documents, nodes={"training": 3})[0].nodes == {"default/training": 3}
     assert parse(documents, nodes={"default/training": 0})[0].nodes == {"default/training": 0}
     for nodes, words in (
-        ({"trainnig": 1}, "trainnig is no pool. Known are: default/training, tgp-system/quick."),
+        ({"trainnig": 1}, "trainnig is not a pool. Known are: default/training, tgp-system/quick."),
         ({"training": -1}, "-1 is not a number of machines"),
         ({"training": True}, "is not a number of machines"),
         ({"quick": 2}, "is a GPURequest, which is always one machine"),
@@ -360,10 +360,10 @@ def own(name: str) -> Machine:
 
 
 def test_S2_12_node_groups_alone_make_a_class_and_a_pool() -> None:
-    wishes, warnings = parse([], machines=[own("gpu-worker-1"), own("gpu-worker-2")])
-    pool = wishes.pools[0]
+    specs, warnings = parse([], machines=[own("gpu-worker-1"), own("gpu-worker-2")])
+    pool = specs.pools[0]
     assert (pool.key, pool.idle_mode, pool.min_nodes) == ("default/node-groups", "gpu", 0) and not warnings
-    made = wishes.classes["node-groups"]
+    made = specs.classes["node-groups"]
     assert [one.name for one in made.clouds[0].machines] == ["gpu-worker-1", "gpu-worker-2"]
     assert (made.mesh.backend, made.max_nodes) == ("none", 2)
     assert against_taints(Placement(), taints(pool)) == "", "pods come as they are, without tolerations"
@@ -438,5 +438,5 @@ def test_regions_of_clouds_and_of_own_machines_are_taken_as_they_stand() -> None
     made = with_(CLASS, "spec.providers", [{"name": "webhook", "machines": [own]}])
     regions = ["us-wesst", "us-tx-3", "europe-central-1", "Sweden, SE", "us", "asia-pacific", "NY2"]
     pool = with_(POOL, "spec.template.spec.requirements", [{"key": "tgp.io/region", "operator": "In", "values": regions}])
-    wishes, _warnings = parse([Document("c", with_(made, "spec.instanceRequirements", {"regions": regions})), Document("p", pool)])
-    assert wishes.classes["base"].regions == tuple(regions)
+    specs, _warnings = parse([Document("c", with_(made, "spec.instanceRequirements", {"regions": regions})), Document("p", pool)])
+    assert specs.classes["base"].regions == tuple(regions)

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, Quality, SecretRef, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, Quality, SecretRef, Specs
 
 Json = dict[str, t.Any]
 MACHINE = {
@@ -243,17 +243,17 @@ def document(kind: str, spec: Json, name: str = "base") -> Document:
     return Document(f"{kind}.yml", {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 
-def read(kind: str, spec: Json, folder: Path) -> Wishes:
-    """The wishes of one document, with classes for a pool to point at; without the fingerprints, which any change changes."""
+def read(kind: str, spec: Json, folder: Path) -> Specs:
+    """The specs of one document, with classes for a pool to point at; without the fingerprints, which any change changes."""
     documents = [document(kind, spec)]
     if kind == "GPUNodePool":
         documents += [document("GPUNodeClass", {"providers": [{"name": "lambda"}]}, name) for name in ("base", "second")]
         documents += [document("GPUNodeClass", {"providers": [{"name": "runpod"}]}, "containers")]
-    wishes, _warnings = parse(
+    specs, _warnings = parse(
         [dataclasses.replace(one, place=str(folder / one.place)) for one in documents], allow_commands=["is-idle"]
     )
-    classes = {name: dataclasses.replace(one, generation="") for name, one in wishes.classes.items()}
-    return Wishes(classes, tuple(dataclasses.replace(one, generation="") for one in wishes.pools), wishes.nodes)
+    classes = {name: dataclasses.replace(one, generation="") for name, one in specs.classes.items()}
+    return Specs(classes, tuple(dataclasses.replace(one, generation="") for one in specs.pools), specs.nodes)
 
 
 def changed(spec: Json, path: str, value: t.Any) -> Json:
@@ -334,9 +334,9 @@ def test_a_request_is_one_machine_with_a_class_of_its_own() -> None:
         "spot": True,
         "talosConfig": {"machineConfigTemplate": "machine: {}"},
     }
-    wishes, warnings = parse([document("GPURequest", spec, "one-off")])
-    (pool,) = wishes.pools
-    node_class = wishes.classes[pool.node_class]
+    specs, warnings = parse([document("GPURequest", spec, "one-off")])
+    (pool,) = specs.pools
+    node_class = specs.classes[pool.node_class]
     assert (pool.key, pool.request, pool.cloud, pool.max_hourly_price) == ("tgp-system/one-off", True, "lambda", Decimal("2.50"))
     assert (pool.expire_after, pool.consolidate_after) == (8 * 3600, 1800)
     assert (node_class.max_nodes, node_class.regions, node_class.spot_allowed) == (1, ("us-west",), True)
@@ -348,10 +348,10 @@ def test_a_request_is_one_machine_with_a_class_of_its_own() -> None:
 
 
 def test_a_request_without_a_cloud_may_be_served_by_every_rented_one() -> None:
-    wishes, _warnings = parse([document("GPURequest", {"gpuType": "A10"})])
-    assert [choice.cloud for choice in wishes.classes["request-base"].clouds] == ["lambda", "paperspace", "runpod", "vast"]
-    assert all(choice.implicit for choice in wishes.classes["request-base"].clouds)
-    assert wishes.pools[0].cloud == ""
+    specs, _warnings = parse([document("GPURequest", {"gpuType": "A10"})])
+    assert [choice.cloud for choice in specs.classes["request-base"].clouds] == ["lambda", "paperspace", "runpod", "vast"]
+    assert all(choice.implicit for choice in specs.classes["request-base"].clouds)
+    assert specs.pools[0].cloud == ""
 
 
 def test_a_template_comes_inline_from_a_file_or_from_a_secret(tmp_path: Path) -> None:
@@ -386,17 +386,17 @@ def test_a_template_comes_inline_from_a_file_or_from_a_secret(tmp_path: Path) ->
         ({"wireguardConfig": {**HUB, "endpoint": "203.0.113.10:0"}}, "must be IP:port"),
         ({"wireguardConfig": {**HUB, "endpoint": "2001:db8::1:51820"}}, "must be IP:port"),
         ({"wireguardConfig": {**HUB, "publicKey": "short"}}, "wireguardConfig.publicKey: must be a WireGuard key"),
-        ({"wireguardConfig": {**HUB, "interface": "0wg"}}, "wireguardConfig.interface: '0wg' is no name"),
+        ({"wireguardConfig": {**HUB, "interface": "0wg"}}, "wireguardConfig.interface: '0wg' is not a name"),
         ({"wireguardConfig": {**HUB, "persistentKeepalive": "24h"}}, "wireguardConfig.persistentKeepalive: 86400 must be"),
         ({"wireguardConfig": {**HUB, "hubAddress": "10.77.0.0"}}, "wireguardConfig.hubAddress: 10.77.0.0 names the network"),
-        ({"wireguardConfig": {**HUB, "hubAddress": "hub"}}, "wireguardConfig.hubAddress: 'hub' is no address"),
+        ({"wireguardConfig": {**HUB, "hubAddress": "hub"}}, "wireguardConfig.hubAddress: 'hub' is not an address"),
         ({"wireguardConfig": {**HUB, "allowedIPs": ["fd00::/64"]}}, "wireguardConfig.allowedIPs: fd00::/64"),
         ({"wireguardConfig": {**HUB, "allowedIPs": ["203.0.113.0/24"]}}, "contains the hub's endpoint"),
         ({"wireguardConfig": {**HUB, "network": "10.77.0.1/24"}}, "has host bits set"),
         ({"wireguardConfig": {**HUB, "network": "10.77.0.0/31"}}, "has no room"),
         ({"wireguardConfig": {**HUB, "network": "100.100.0.0/24"}}, "the addresses of tailnets"),
         ({"wireguardConfig": {**HUB, "hubAddress": "10.78.0.1"}}, "is not in the tunnel's network 10.77.0.0/24"),
-        ({"wireguardConfig": {**HUB, "addresses": "10.78.0.0/25"}}, "is no part of the network"),
+        ({"wireguardConfig": {**HUB, "addresses": "10.78.0.0/25"}}, "is not a part of the network"),
         ({"wireguardConfig": {**HUB, "privateKey": "x"}}, "each node gets a key of its own"),
         ({"networking": {"backend": "carrier-pigeon"}}, "backend"),
         ({"wireguardConfig": {**HUB, "address": "10.8.0.2/24"}}, "each node gets an address of its own"),
@@ -410,8 +410,8 @@ def test_mesh_settings_are_checked(spec: Json, words: str) -> None:
 
 def test_the_mesh_is_tailscale_where_machines_are_rented() -> None:
     def backend(*providers: Json) -> str:
-        wishes, _warnings = parse([document("GPUNodeClass", {"providers": list(providers)})])
-        return wishes.classes["base"].mesh.backend
+        specs, _warnings = parse([document("GPUNodeClass", {"providers": list(providers)})])
+        return specs.classes["base"].mesh.backend
 
     assert backend({"name": "lambda"}) == "tailscale"
     assert backend({"name": "webhook", "machines": [MACHINE]}) == "none"
@@ -445,7 +445,7 @@ def refused(spec: Json, **class_spec: t.Any) -> str:
             {"TS_AUTHKEY": "x"},
             "TS_AUTHKEY: variables TGP_… and TS_… are set by the collection",
         ),
-        ("template.spec.service.environment", {"A-B": "x"}, "'A-B' is no name of a variable"),
+        ("template.spec.service.environment", {"A-B": "x"}, "'A-B' is not a name of a variable"),
         ("template.spec.service.environment", {"TOKEN": "x"}, "TOKEN stands in environment, too"),
         (
             "template.spec.taints",
@@ -544,8 +544,8 @@ def test_S3_39_own_machines_enter_no_tunnel() -> None:
 
 
 def test_S3_39_a_hub_is_read_with_what_is_usual() -> None:
-    wishes, warnings = parse([document("GPUNodeClass", {"providers": [{"name": "lambda"}], "wireguardConfig": HUB})])
-    mesh = next(iter(wishes.classes.values())).mesh
+    specs, warnings = parse([document("GPUNodeClass", {"providers": [{"name": "lambda"}], "wireguardConfig": HUB})])
+    mesh = next(iter(specs.classes.values())).mesh
     assert (mesh.backend, mesh.hub) == (
         "wireguard",
         Hub(HUB["endpoint"], HUB["publicKey"], "10.77.0.0/24", "10.77.0.1", "10.77.0.0/24", ("10.77.0.0/24",)),
@@ -558,7 +558,7 @@ def test_S3_39_a_hub_is_read_with_what_is_usual() -> None:
     [("A100 80GB", "A100", 81920), ("MI300X 192GB", "MI300X", 196608), ("L4", "L4", 24576), ("A100", "A100", None)],
 )
 def test_the_card_of_an_own_machine_is_known_by_its_canonical_name(text: str, model: str, memory: int | None) -> None:
-    """Else no pool that wishes for the card would ever take the machine, and an AMD card would be waited for as NVIDIA's."""
+    """Else no pool that specs for the card would ever take the machine, and an AMD card would be waited for as NVIDIA's."""
     spec = {"providers": [{"name": "webhook", "machines": [{**MACHINE, "gpuType": text}]}]}
     (machine,) = node_class_of(spec).clouds[0].machines
     assert (machine.gpu_type, machine.gpu_memory_mib) == (model, memory)

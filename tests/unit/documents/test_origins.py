@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents import faults as
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, DocumentOrigin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.model import SecretRef, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import SecretRef, Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def document(kind: str, metadata: Json, spec: Json, origin: DocumentOrigin) -> D
     return Document(f"{kind} {origin.value}", {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": metadata, "spec": spec}, origin)
 
 
-def read(*documents: Document, **more: t.Any) -> Wishes:
+def read(*documents: Document, **more: t.Any) -> Specs:
     return parse(documents, **more)[0]
 
 

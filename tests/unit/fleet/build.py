@@ -31,7 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Plan,
     Pod,
     Pool,
-    Wishes,
+    Specs,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import follow
@@ -141,10 +141,10 @@ def node_class(name: str = "c", clouds: t.Sequence[t.Any] = ("lambda",), **facts
     return NodeClass(name, choices, mesh=facts.pop("mesh", MeshChoice(tags=("tag:gpu",))), **facts)
 
 
-def wishes(*pools: Pool, classes: t.Sequence[NodeClass] = (), **nodes: int) -> Wishes:
+def specs(*pools: Pool, classes: t.Sequence[NodeClass] = (), **nodes: int) -> Specs:
     """``nodes``: machines wanted per pool name of namespace default."""
     known = classes or (node_class(),)
-    return Wishes({one.name: one for one in known}, pools or (pool(),), {f"default/{name}": count for name, count in nodes.items()})
+    return Specs({one.name: one for one in known}, pools or (pool(),), {f"default/{name}": count for name, count in nodes.items()})
 
 
 def seen(now: datetime = NOON, **facts: t.Any) -> Observation:
@@ -155,10 +155,10 @@ def seen(now: datetime = NOON, **facts: t.Any) -> Observation:
     return Observation(now, CLUSTER, clouds, **{**usual, **facts})
 
 
-def decide(observation: Observation, wanted: Wishes | None = None, mode: str = "reap", **settings: t.Any) -> Plan:
+def decide(observation: Observation, wanted: Specs | None = None, mode: str = "reap", **settings: t.Any) -> Plan:
     """The plan. Claims have followed their documents up to now, as those of an earlier run have. A plan that needs no offers is the same
     without a look at them."""
-    wanted = wanted or wishes()
+    wanted = wanted or specs()
     claims = None if observation.claims is None else tuple(followed(one, wanted) for one in observation.claims)
     observation = dataclasses.replace(observation, claims=claims)
     found = plan(observation, wanted, Settings(mode=mode, **settings), CAPABILITIES, "run-1")
@@ -168,7 +168,7 @@ def decide(observation: Observation, wanted: Wishes | None = None, mode: str = "
     return found
 
 
-def followed(claim: Claim, wanted: Wishes) -> Claim:
+def followed(claim: Claim, wanted: Specs) -> Claim:
     """A claim without limits with those of its valid document."""
     document = next((one for one in wanted.described if one.key == claim.pool), None)
     if document is None or claim.limits is not None:

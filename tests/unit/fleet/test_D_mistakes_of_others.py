@@ -38,7 +38,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpack
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.pending_pods import demand
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import parse_money, print_money
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, specs
 from .pods import GPU, waiting
 
 PLUGIN = pod("plugin", owner_kind="DaemonSet", owner_api="apps/v1", requests={GPU: 1})
@@ -80,7 +80,7 @@ def test_D13_a_machine_is_destroyed_where_it_was_rented() -> None:
     rented = claim(offer=offer("0.42", cloud="vast"), launch_started=at("11:00"))
     facts: dict[str, t.Any] = {"clouds": {"vast": CloudView((instance(cloud="vast"),), ()), "lambda": CloudView((), ())}}
     observed = seen(claims=(rented,), nodes=(node(annotations={"tgp.io/terminate": "now"}),), **facts)
-    action = one(decide(observed, wishes(classes=(node_class(clouds=("lambda",)),))), "destroy")
+    action = one(decide(observed, specs(classes=(node_class(clouds=("lambda",)),))), "destroy")
     assert action.claim is not None and action.claim.cloud == "vast"
 
 
@@ -92,7 +92,7 @@ def test_D16_an_id_that_its_cloud_never_lists_is_no_machine() -> None:
     given_up = one(decide(seen(claims=(ghost,))), "destroy")
     assert given_up.reason == "FailedJoin" and given_up.detail.startswith("no_instance")
     ending = dataclasses.replace(t.cast(Claim, given_up.claim), phase=Phase.TERMINATING)
-    found = decide(seen(claims=(ending,), offers=(offer("0.42"),)), wishes(p=1), "provision")
+    found = decide(seen(claims=(ending,), offers=(offer("0.42"),)), specs(p=1), "provision")
     assert one(found, "launch").name != ghost.name
 
 
@@ -121,7 +121,7 @@ def test_D20_half_a_cent_is_not_lost() -> None:
     assert print_money(parse_money("0.345")) == "0.345"
     assert sum((parse_money("0.345") for _one in range(1000)), Decimal(0)) == Decimal("345.000")
     tight = node_class(max_hourly_cost=Decimal("0.69"))
-    found = decide(seen(offers=(offer("0.345"),)), wishes(classes=(tight,), p=3), "provision")
+    found = decide(seen(offers=(offer("0.345"),)), specs(classes=(tight,), p=3), "provision")
     assert len(of(found, "launch")) == 2, "two halves of 0.69 fit exactly"
 
 
@@ -142,7 +142,7 @@ def test_K02_idle_for_a_while_then_emptied_then_off(moment: str, goes: bool) -> 
 
 def test_K04_a_booting_machine_counts_once() -> None:
     machines = tuple(Machine(f"rack-{count}", count, "http://up", "http://down") for count in (1, 2))
-    own = wishes(classes=(node_class(clouds=(CloudChoice("webhook", machines=machines),), mesh=MeshChoice("none")),))
+    own = specs(classes=(node_class(clouds=(CloudChoice("webhook", machines=machines),), mesh=MeshChoice("none")),))
     offers = tuple(
         offer("0", id=f"rack-{count}", cloud="webhook", gpu_count=count, model="", instance_type="own") for count in (1, 2)
     )

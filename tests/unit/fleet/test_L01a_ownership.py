@@ -29,7 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, device, instance, node, node_class, offer, pool, wishes
+from .build import NOON, at, claim, device, instance, node, node_class, offer, pool, specs
 from .build import seen as observed
 
 OURS, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
@@ -107,7 +107,7 @@ def test_L1a_a_lost_record_is_found_again_in_the_claims() -> None:
 
 def decide(mode: str = "reap", **facts: t.Any) -> Plan:
     """Two looks 15 minutes apart at the same world, the second one's plan."""
-    wanted = wishes(classes=(node_class(clouds=("vast", "runpod", "lambda", "paperspace")),))
+    wanted = specs(classes=(node_class(clouds=("vast", "runpod", "lambda", "paperspace")),))
     world = observed(at("12:15"), generations=(OURS,), **facts)
     settings = Settings(mode=mode, destroy=Destroy(all=mode == "destroy"))
     first = plan(world, wanted, settings, CAPABILITIES, "run-1")
@@ -231,7 +231,7 @@ def worlds(draw: st.DrawFn) -> Observation:
 
 @given(worlds(), st.sampled_from(MODES))
 def test_L1a_no_action_of_any_plan_is_about_a_foreign_machine(world: Observation, mode: str) -> None:
-    wanted = wishes(pool(), classes=(node_class(clouds=("vast", "runpod", "lambda", "paperspace")),))
+    wanted = specs(pool(), classes=(node_class(clouds=("vast", "runpod", "lambda", "paperspace")),))
     settings = Settings(mode=mode, destroy=Destroy(all=mode == "destroy", force=True), allow_mass_delete=True)
     findings: t.Mapping[str, t.Any] = {}
     for later in (0, 15, 30):

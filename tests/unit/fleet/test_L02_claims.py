@@ -36,7 +36,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state impo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, specs
 
 P = Phase
 
@@ -146,7 +146,7 @@ def test_L02_crash_after_the_mark_waits_for_the_unknown_window() -> None:
 def test_L02_crash_after_the_create_call_adopts() -> None:
     marked = claim(phase=P.PROVISIONING, launch_started=at("11:55"))
     assert look(marked, (instance(),)) == "adopt"
-    resumed = one(decide(seen(claims=(marked,), instances=(instance(),)), wishes(p=1), "provision"), "resume").claim
+    resumed = one(decide(seen(claims=(marked,), instances=(instance(),)), specs(p=1), "provision"), "resume").claim
     assert resumed is not None
     assert (resumed.instance_id, resumed.phase, resumed.ids_seen) == ("i-00001", P.BOOTING, ("i-00001",))
 
@@ -173,11 +173,11 @@ def test_L02_unknown_window_time_line() -> None:
     lost = claim(phase=P.PROVISIONING, offer=first, launch_started=at("12:00"), unknown_since=at("12:00:30"))
     lost = dataclasses.replace(lost, attempts=(Attempt(at("12:00:30"), "lambda/g-0.40", "unknown", "unknown"),))
     for moment in ("12:05", "12:09"):
-        waiting = decide(seen(at(moment), claims=(lost,), offers=(first, second)), wishes(p=1), "provision")
+        waiting = decide(seen(at(moment), claims=(lost,), offers=(first, second)), specs(p=1), "provision")
         assert not of(waiting, "launch", "resume", "update") and one(waiting, "report").reason == "Waiting"
-    blind = decide(seen(at("12:11"), claims=(lost,), clouds={"lambda": CloudView(None, (first, second))}), wishes(p=1), "provision")
+    blind = decide(seen(at("12:11"), claims=(lost,), clouds={"lambda": CloudView(None, (first, second))}), specs(p=1), "provision")
     assert not of(blind, "launch", "resume")
-    late = decide(seen(at("12:11"), claims=(lost,), offers=(first, second)), wishes(p=1), "provision")
+    late = decide(seen(at("12:11"), claims=(lost,), offers=(first, second)), specs(p=1), "provision")
     resumed = one(late, "resume").claim
     assert resumed is not None and resumed.offer.id == "g-0.42"
     assert (resumed.unknown_since, resumed.launch_started, resumed.name) == (None, None, lost.name)
@@ -186,7 +186,7 @@ def test_L02_unknown_window_time_line() -> None:
 
 def test_L02_no_offer_left_keeps_the_claim_and_says_so() -> None:
     lost = claim(phase=P.PROVISIONING, launch_started=at("11:40"), unknown_since=at("11:40:30"))
-    found = decide(seen(claims=(lost,), offers=(lost.offer,)), wishes(p=1), "provision")
+    found = decide(seen(claims=(lost,), offers=(lost.offer,)), specs(p=1), "provision")
     assert not of(found, "launch", "resume", "destroy")
     assert found.shortfall[0].missing == 1 and found.shortfall[0].reason == "tried before"
 
@@ -194,7 +194,7 @@ def test_L02_no_offer_left_keeps_the_claim_and_says_so() -> None:
 def test_L02_duplicates_keep_the_oldest_when_no_id_is_known() -> None:
     marked = claim(phase=P.PROVISIONING, launch_started=at("11:55"))
     pair = (instance(id="502", created=at("12:00:45")), instance(id="501", created=at("12:00:31")))
-    found = decide(seen(claims=(marked,), instances=pair), wishes(p=1), "provision")
+    found = decide(seen(claims=(marked,), instances=pair), specs(p=1), "provision")
     resumed, extra = one(found, "resume").claim, one(found, "delete_instance")
     assert resumed is not None and resumed.instance_id == "501" and set(resumed.ids_seen) == {"501", "502"}
     assert (extra.target, extra.value, extra.reason) == ("502", "lambda", "Duplicate")
@@ -253,7 +253,7 @@ def test_a_node_of_its_name_alone_makes_no_claim_ready(phase: Phase) -> None:
     """No machine is known for the claim, so it goes on counting, and nothing is rented in the place of what may be running."""
     waiting = claim(phase=phase)
     world = seen(claims=(waiting,), nodes=(node(),), offers=(offer("0.42"),))
-    found = decide(world, wishes(classes=(node_class(max_nodes=1),), p=3), "provision")
+    found = decide(world, specs(classes=(node_class(max_nodes=1),), p=3), "provision")
     assert [action.kind for action in found.actions] == ["report"] and "Ready" in found.actions[0].detail
     assert found.shortfall[0].reason == "limit:maxNodes"
 
@@ -263,7 +263,7 @@ def test_L02_duplicates_501_and_502() -> None:
     name = "tgp-a1b2c3d4-training-0k3zq"
     mine = claim(name, P.PROVISIONING, pool="default/training", launch_started=at("12:00"))
     pair = (instance(name, id="501", created=at("12:00:31")), instance(name, id="502", created=at("12:00:45")))
-    found = decide(seen(at("12:01"), claims=(mine,), instances=pair), wishes(pool("training")), "reap")
+    found = decide(seen(at("12:01"), claims=(mine,), instances=pair), specs(pool("training")), "reap")
     extra = one(found, "delete_instance")
     assert (extra.target, extra.reason) == ("502", "Duplicate")
     updated = one(found, "update").claim

@@ -22,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import c
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, emptiness, idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
-from .build import NOON, at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, of, one, pod, pool, seen, specs
 
 S = Settings()
 GPU = {"nvidia.com/gpu": 1}
@@ -92,7 +92,7 @@ class Machine:
     def run(self, moment: str, *pods: Pod, **settings: t.Any) -> Plan:
         found = decide(
             seen(at(moment), claims=(self.claim,), nodes=(self.node,), pods=pods, instances=(instance(),)),
-            wishes(self.pool),
+            specs(self.pool),
             **settings,
         )
         for action in of(found, "annotate"):
@@ -223,7 +223,7 @@ def test_L03_an_idle_node_is_not_drained_while_its_cloud_cannot_be_listed() -> N
     machine.run("12:01")
     lost = {"lambda": CloudView(problem="503")}
     observed = seen(at("12:40"), claims=(machine.claim,), nodes=(machine.node,), clouds=lost)
-    found = decide(observed, wishes(machine.pool))
+    found = decide(observed, specs(machine.pool))
     assert not of(found, "destroy")
     assert one(found, "report").detail == "idle, but the machines of lambda could not be listed"
     assert of(machine.run("12:41"), "destroy")

@@ -18,7 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
-from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
+from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, specs
 
 HOUR = 3600
 
@@ -27,7 +27,7 @@ def expired(moment: str, hours: int, **facts: object) -> bool:
     observed = seen(
         at(moment), claims=(claim(launch_started=at("08:00")),), nodes=(node(**facts),), pods=(pod(),), instances=(instance(),)
     )
-    actions = of(decide(observed, wishes(pool(expire_after=hours * HOUR))), "destroy")
+    actions = of(decide(observed, specs(pool(expire_after=hours * HOUR))), "destroy")
     return bool(actions) and actions[0].reason == "Expired"
 
 
@@ -78,19 +78,19 @@ def test_L04_a_hold_delays_by_the_grace_period_only() -> None:
 
 def test_L04_min_nodes_does_not_protect() -> None:
     observed = seen(at("12:00"), claims=(claim(launch_started=at("08:00")),), nodes=(node(),), instances=(instance(),))
-    assert one(decide(observed, wishes(pool(expire_after=4 * HOUR, min_nodes=1))), "destroy").reason == "Expired"
+    assert one(decide(observed, specs(pool(expire_after=4 * HOUR, min_nodes=1))), "destroy").reason == "Expired"
 
 
 def test_L04_joining_machine_expires_too() -> None:
     joining = claim(phase=Phase.JOINING, launch_started=at("11:50"))
     observed = seen(at("12:00"), claims=(joining,), instances=(instance(),))
-    assert one(decide(observed, wishes(pool(expire_after=600))), "destroy").reason == "Expired"
+    assert one(decide(observed, specs(pool(expire_after=600))), "destroy").reason == "Expired"
 
 
 def test_L04_begun_drain_keeps_its_time() -> None:
     begun = claim(launch_started=at("08:00"), deletion=Deletion("Expired", at("12:00")))
     observed = seen(at("12:05"), claims=(begun,), nodes=(node(),), instances=(instance(),))
-    action = one(decide(observed, wishes(pool(expire_after=4 * HOUR))), "destroy")
+    action = one(decide(observed, specs(pool(expire_after=4 * HOUR))), "destroy")
     assert action.claim is not None and action.claim.deletion == begun.deletion
 
 
@@ -102,7 +102,7 @@ def test_L04_cost_of_a_day(seconds: int, dollars: str) -> None:
 def test_L07_manual_request_beats_holds_and_floor() -> None:
     asked = node(annotations={TERMINATE_ANNOTATION: "now", do_not_disrupt.DO_NOT_DISRUPT[0]: "true"})
     observed = seen(claims=(claim(),), nodes=(asked,), pods=(pod(),), instances=(instance(),))
-    action = one(decide(observed, wishes(pool(min_nodes=5))), "destroy")
+    action = one(decide(observed, specs(pool(min_nodes=5))), "destroy")
     assert action.reason == "Manual" and "held by" in action.detail
     later = node(annotations={TERMINATE_ANNOTATION: "later"})
     assert not of(decide(seen(claims=(claim(),), nodes=(later,), pods=(pod(),), instances=(instance(),))), "destroy")

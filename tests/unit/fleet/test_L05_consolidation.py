@@ -33,7 +33,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash i
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import consolidation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import Use
 
-from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, specs
 
 PACK = pool(consolidation_policy="WhenUnderutilized")
 EMPTYING = {"tgp.io/tidy": "yes"}
@@ -65,7 +65,7 @@ def planned(claims: t.Sequence[Claim], pods: t.Sequence[Pod], wanted: Pool = PAC
         "instances": [instance(one.name, price_hour=one.offer.price_hour) for one in claims],
         "pods": pods,
     }
-    return decide(seen(facts.pop("now", at("12:00")), **{**usual, **facts}), wishes(wanted, classes=(node_class(),)), **settings)
+    return decide(seen(facts.pop("now", at("12:00")), **{**usual, **facts}), specs(wanted, classes=(node_class(),)), **settings)
 
 
 def ready(one: Claim, **facts: t.Any) -> Node:
@@ -264,7 +264,7 @@ def test_L17_nothing_is_packed_closer_while_pods_wait_for_a_place() -> None:
 
 def test_L05_unknown_pods_let_nothing_go() -> None:
     observed = seen(claims=TWO, nodes=[ready(one) for one in TWO], instances=[instance(one.name) for one in TWO], pods=None)
-    assert not of(decide(observed, wishes(PACK)), "destroy")
+    assert not of(decide(observed, specs(PACK)), "destroy")
 
 
 # ---- pods that must not be moved (L-7)
@@ -354,7 +354,7 @@ def test_L05_an_interruptible_machine_replaces_only_its_like(interruptible: bool
         claims=claims, nodes=[ready(one) for one in claims], pods=FULL,
         clouds={"lambda": CloudView(machines, ()), "vast": CloudView((), (spot,))},
     )  # fmt: skip
-    assert going(decide(observed, wishes(SHARE, classes=(both,)))) == ([A] if interruptible else [])
+    assert going(decide(observed, specs(SHARE, classes=(both,)))) == ([A] if interruptible else [])
 
 
 def test_L05_who_goes_within_the_hour_is_not_replaced() -> None:

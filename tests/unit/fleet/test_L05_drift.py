@@ -28,7 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import Reason
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import RECIPE, drifted, generation
 
-from .build import at, claim, decide, device, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import at, claim, decide, device, instance, node, node_class, of, offer, pod, pool, seen, specs
 
 NOW = node_class(talos_patches=("machine: {}",), generation="documents-of-now")
 THEN = node_class(talos_patches=())
@@ -53,7 +53,7 @@ def planned(claims: t.Sequence[Claim], wanted: Pool = REPLACE, pods: t.Sequence[
         "instances": [instance(one.name) for one in claims],
         "pods": [pod(f"job-{one.name}", node=one.name) for one in claims] if pods is None else pods,
     }
-    return decide(seen(facts.pop("now", at("12:00")), **{**usual, **facts}), wishes(wanted, classes=(NOW,)), **settings)
+    return decide(seen(facts.pop("now", at("12:00")), **{**usual, **facts}), specs(wanted, classes=(NOW,)), **settings)
 
 
 def going(found: Plan) -> list[str]:
@@ -267,7 +267,7 @@ def test_L05_young_nodes_and_blocked_ones_wait(facts: dict[str, t.Any], moment: 
 
 def test_L05_unknown_pods_let_nothing_go() -> None:
     found = decide(
-        seen(claims=[old()], nodes=[node(name(1))], instances=[instance(name(1))], pods=None), wishes(REPLACE, classes=(NOW,))
+        seen(claims=[old()], nodes=[node(name(1))], instances=[instance(name(1))], pods=None), specs(REPLACE, classes=(NOW,))
     )
     assert not going(found) and "pods unknown" in told(found)[0]
 
@@ -313,7 +313,7 @@ def test_L05_a_service_is_replaced_only_while_it_is_idle(idle: bool | None, goes
         devices=[device(name(1), online=True, id="d")],
         probes={name(1): Probe(True, "", idle, "it says so")},
     )
-    found = decide(observed, wishes(after, classes=(dataclasses.replace(NOW, clouds=node_class(clouds=("runpod",)).clouds),)))
+    found = decide(observed, specs(after, classes=(dataclasses.replace(NOW, clouds=node_class(clouds=("runpod",)).clouds),)))
     assert bool(going(found)) is goes
     assert goes or told(found) == [
         "made from an older class or pool; kept: a service goes only while its idleProbe says that it is idle"

@@ -19,7 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.units import calendar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, specs
 
 TEN = Count(10)
 ALL = Budget("20%")
@@ -232,7 +232,7 @@ def idle_pool(count: int, *budgets: Budget, broken: int = 0, going: int = 0, **s
     claims += [claim(name, Phase.TERMINATING, deletion=Deletion("Expired", at("11:55"))) for name in names[count + broken :]]
     nodes = [node(name, ready=not count <= place < count + broken, annotations=LONG_IDLE) for place, name in enumerate(names)]
     observed = seen(claims=claims, nodes=nodes, instances=[instance(name) for name in names])
-    found = decide(observed, wishes(pool(disruption_budgets=budgets)), **settings)
+    found = decide(observed, specs(pool(disruption_budgets=budgets)), **settings)
     return len([action for action in of(found, "destroy") if action.reason == "Empty"]), found
 
 
@@ -274,5 +274,5 @@ def test_L06_age_and_other_forced_ends_ask_no_budget() -> None:
         pods=[pod(name, node=name) for name in names],
     )
     closed = pool(disruption_budgets=(Budget("0"),), expire_after=3600)
-    found = decide(observed, wishes(closed))
+    found = decide(observed, specs(closed))
     assert sorted(action.reason for action in of(found, "destroy")) == ["Expired", "Expired", "Manual"]

@@ -13,7 +13,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.do_not_disrupt import node_hold, pod_hold
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Do, classify, mode_of, rules_of
 
-from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, specs
 
 HELD = {"tgp.io/do-not-disrupt": "true"}
 UNSAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -115,7 +115,7 @@ def test_L07_an_expired_node_that_is_held_goes_after_the_grace_period(mark: str)
             instances=(instance(),),
             pods=(pod(),),
         )
-        found = decide(observed, wishes(pool(expire_after=4 * 3600)))
+        found = decide(observed, specs(pool(expire_after=4 * 3600)))
         assert [action.reason for action in of(found, "destroy")] == reasons
 
 

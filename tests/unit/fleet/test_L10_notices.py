@@ -62,7 +62,7 @@ def test_L12_O1_an_orphan_is_told_in_the_second_run() -> None:
     assert told(early) == []
     second = decide(seen(at("12:00:01"), instances=(orphan,), findings=first.findings))
     assert told(second) == [("orphan_found", "lambda i-9")]
-    assert "it is given back" in second.notices[0].text
+    assert "it is terminated" in second.notices[0].text
 
 
 def test_L12_O3_a_machine_that_may_be_another_is_told_at_once() -> None:

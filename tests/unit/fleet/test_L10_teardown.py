@@ -21,7 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection
     next_step,
 )
 
-from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, specs
 
 ALL = {"instance": "present", "node": True, "node_ready": True, "device": True, "key": True, "volumes": 1, "volumes_since": NOON}
 
@@ -155,7 +155,7 @@ def resumed(reason: str = "Empty", wanted: Pool = pool(), started: datetime | No
     drained = claim(phase=Phase.TERMINATING, deletion=Deletion(reason, at("11:50"), started=started))
     mode = facts.pop("mode", {})
     usual: dict[str, t.Any] = {"claims": (drained,), "nodes": (CLOSED,), "instances": (instance(),), "pods": (pod(),)}
-    return decide(seen(facts.pop("now", NOON), **{**usual, **facts}), wishes(wanted), **mode)
+    return decide(seen(facts.pop("now", NOON), **{**usual, **facts}), specs(wanted), **mode)
 
 
 @pytest.mark.parametrize("started", [None, at("11:51")], ids=["no destroy call on record", "one that may not have been sent"])

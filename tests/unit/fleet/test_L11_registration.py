@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import laun
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
-from .build import at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
+from .build import at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, specs
 
 JOINING = claim(phase=Phase.JOINING, launch_started=at("12:00"), created=at("12:00"))
 NEW = node(created=at("12:03"))
@@ -45,7 +45,7 @@ def test_L21_an_own_machine_that_comes_back_drained_is_not_usable_before_it_was_
     closed = node("gpu1", annotations={"tgp.io/drain-started": "2026-08-19T10:00:00Z"}, unschedulable=True)
     machine = instance("gpu1", cloud="webhook", id="gpu1", created=None, price_hour=None)
     view = {"webhook": CloudView((machine,), ())}
-    wanted = wishes(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("gpu1", 1, "", ""),)),)),))
+    wanted = specs(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("gpu1", 1, "", ""),)),)),))
     found = decide(seen(clouds=view, claims=(back,), nodes=(closed,)), wanted, "autoscale")
     assert found.join == ("gpu1",)
     assert [action.claim.phase for action in of(found, "update") if action.claim is not None] == [Phase.JOINING]
@@ -95,7 +95,7 @@ def test_L11_deadline_is_that_of_the_cloud_or_the_pool() -> None:
     observed = {"claims": (JOINING,), "instances": (instance(),)}
     assert not of(decide(seen(at("12:29:59"), **observed)), "destroy")
     assert one(decide(seen(at("12:30"), **observed)), "destroy").reason == "FailedJoin"
-    short = wishes(pool(registration_timeout=1200))
+    short = specs(pool(registration_timeout=1200))
     assert not of(decide(seen(at("12:19:59"), **observed), short), "destroy")
     assert one(decide(seen(at("12:20"), **observed), short), "destroy").reason == "FailedJoin"
 
@@ -110,7 +110,7 @@ def test_L11_a_node_that_lacks_only_our_marks_is_in_time() -> None:
     bare = dataclasses.replace(NEW, labels={}, taints=(Taint("tgp.io/initializing", "", "NoSchedule"),))
     facts = {"claims": (JOINING,), "nodes": (bare,), "instances": (instance(),)}
     assert not of(decide(seen(at("12:31"), **facts)), "destroy")
-    found = decide(seen(at("12:31"), offers=(offer(),), **facts), wishes(p=1), "provision")
+    found = decide(seen(at("12:31"), offers=(offer(),), **facts), specs(p=1), "provision")
     assert not of(found, "launch") and one(found, "resume").name == JOINING.name
 
 
@@ -171,7 +171,7 @@ def test_L11_three_failed_joins_in_an_hour_pause_the_pool() -> None:
         state = launch_backoff.after_failed_join(state, "default/p", at(moment))
     active = launch_backoff.active(state, at("13:00"))
     assert active == {"pool:default/p": at("13:59:59")}
-    found = decide(seen(at("13:00"), offers=(offer(),), blocks=active), wishes(p=1), "provision")
+    found = decide(seen(at("13:00"), offers=(offer(),), blocks=active), specs(p=1), "provision")
     assert not of(found, "launch") and found.shortfall[0].reason == "paused after failed joins"
     slow: launch_backoff.State = {}
     for moment in ("12:00", "12:40", "13:20", "14:00"):
@@ -180,7 +180,7 @@ def test_L11_three_failed_joins_in_an_hour_pause_the_pool() -> None:
 
 
 def test_L11_provision_reports_an_overdue_machine_and_plans_its_replacement() -> None:
-    found = decide(seen(at("12:30"), claims=(JOINING,), instances=(instance(),), offers=(offer(),)), wishes(p=1), "provision")
+    found = decide(seen(at("12:30"), claims=(JOINING,), instances=(instance(),), offers=(offer(),)), specs(p=1), "provision")
     assert not of(found, "destroy") and one(found, "report").reason == "FailedJoin" and of(found, "launch")
 
 
@@ -192,12 +192,12 @@ def test_L11_a_complete_node_that_no_run_opens_goes_when_its_time_has_passed_twi
         found = of(decide(facts), "destroy")
         assert bool(found) is goes, moment
         assert not goes or (found[0].reason == "FailedJoin" and found[0].detail.startswith("not_opened"))
-        assert not of(decide(facts, wishes(p=1), "provision"), "launch"), "its join is about to open it"
+        assert not of(decide(facts, specs(p=1), "provision"), "launch"), "its join is about to open it"
 
 
 def test_L11_twenty_minutes_and_a_late_look() -> None:
     """Its GPU appears at 12:19:59, the run looks at 12:21, a minute after the deadline: the facts count."""
-    short = wishes(pool(registration_timeout=1200))
+    short = specs(pool(registration_timeout=1200))
     late = {"claims": (JOINING,), "nodes": (NEW,), "instances": (instance(),)}
     found = decide(seen(at("12:21"), **late), short)
     assert not of(found, "destroy") and one(found, "update").claim.initialized == at("12:21")  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from datetime import datetime
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Phase, Plan
 
-from .build import at, claim, decide, deletions, device, instance, node, of, offer, one, seen, wishes
+from .build import at, claim, decide, deletions, device, instance, node, of, offer, one, seen, specs
 
 KNOWN = claim("tgp-a1b2c3d4-p-00002")
 LOST = claim(
@@ -22,7 +22,7 @@ LOST = claim(
 def after_the_window(listed: t.Any = (), known: t.Sequence[Claim] = (KNOWN,), now: datetime = at("12:01")) -> Plan:
     """A create call whose answer was lost, ten and a half minutes later; another machine of ours was there in the last run."""
     facts = {"claims": (LOST, *known), "nodes": (node(KNOWN.name),), "offers": (offer("0.40"), offer("0.42"))}
-    return decide(seen(now, instances=listed, **facts), wishes(p=2), "provision")
+    return decide(seen(now, instances=listed, **facts), specs(p=2), "provision")
 
 
 def test_L12_an_empty_list_of_a_cloud_that_showed_machines_has_to_be_confirmed() -> None:
@@ -73,6 +73,6 @@ def test_L12_O11_of_two_machines_under_one_name_the_known_one_stays_else_the_old
     mine = claim(KNOWN.name, phase, instance_id=known, ids_seen=(known,) if known else (), launch_started=at("11:00"))
     pair = tuple(instance(KNOWN.name, id=one, created=at(when)) for one, when in (("i-new", "11:02"), ("i-old", "11:01")))
     found = decide(
-        seen(claims=(mine,), instances=pair, nodes=(node(KNOWN.name),) if known else (), pods=None), wishes(p=1), "provision"
+        seen(claims=(mine,), instances=pair, nodes=(node(KNOWN.name),) if known else (), pods=None), specs(p=1), "provision"
     )
     assert [action.target for action in of(found, "delete_instance")] == [goes] and not of(found, "destroy")

@@ -31,7 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import c
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.mass_deletion_guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 
-from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes
+from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, specs
 from .build import pod as a_pod
 
 
@@ -76,10 +76,10 @@ def test_L12_O11_a_machine_of_a_claims_name_at_another_cloud_goes(mode: str) -> 
 def test_L16_a_machine_of_a_claims_name_at_another_cloud_counts() -> None:
     clouds = {"lambda": CloudView((instance(id="i-late"),), (offer(),)), "vast": CloudView((instance(cloud="vast"),), ())}
     facts = seen(clouds=clouds, claims=(claim(cloud="vast"),), nodes=(node(),), ledger=read_ledger([]))
-    room = [wishes(classes=(node_class(max_nodes=most, clouds=("lambda", "vast")),), p=2) for most in (2, 3)]
-    assert [len(of(decide(facts, wish, "provision"), "launch")) for wish in room] == [0, 1]
+    room = [specs(classes=(node_class(max_nodes=most, clouds=("lambda", "vast")),), p=2) for most in (2, 3)]
+    assert [len(of(decide(facts, spec, "provision"), "launch")) for spec in room] == [0, 1]
     money = SpendingBudget("day", Decimal("0.41"), action="drain_all")  # of the other one nothing is known yet but that it runs
-    assert [action.reason for action in of(decide(facts, wishes(pool(budget=money))), "destroy")] == ["Budget"]
+    assert [action.reason for action in of(decide(facts, specs(pool(budget=money))), "destroy")] == ["Budget"]
 
 
 @pytest.mark.parametrize("given_back", [True, False])
@@ -88,11 +88,11 @@ def test_L21_an_own_machine_that_somebody_else_switched_on_is_left_alone(given_b
     marks = {"tgp.io/drain-started": "2026-08-19T10:00:00Z"} if given_back else {}
     mine = node("box", labels={"tgp.io/instance-id": "box"}, annotations=marks)
     machine = instance("box", cloud="webhook", id="box", created=None)
-    wanted = wishes(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("box", 1, "", ""),)),)),))
+    wanted = specs(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("box", 1, "", ""),)),)),))
     found = decide(seen(clouds={"webhook": CloudView((machine,), ())}, nodes=(mine,)), wanted)
     assert [action.reason for action in of(found, "update")] == ["Adopted"] * (not given_back)
     told = [action.detail for action in of(found, "report")]
-    assert told == ["is switched on, but not by us; it is left alone"] * given_back and not found.notices
+    assert told == ["is switched on, but not by us; it is not changed"] * given_back and not found.notices
 
 
 def test_L12_O1_what_its_disk_costs_is_not_forgotten() -> None:
@@ -163,14 +163,14 @@ def test_L12_O2_labels_of_a_node_in_use_stay_as_they_are(spot: bool, told: bool)
 def test_L12_O2_is_expected_to_show_all_slices() -> None:
     """The plugin that shares its two GPUs may not be at work yet."""
     machine, itself = instance(gpu_count=2), node(labels={"tgp.io/instance-id": "i-00001"}, allocatable={"nvidia.com/gpu": 2})
-    found = decide(seen(instances=(machine,), nodes=(itself,)), wishes(pool(slices=4)))
+    found = decide(seen(instances=(machine,), nodes=(itself,)), specs(pool(slices=4)))
     adopted = one(found, "update").claim
     assert adopted is not None and (adopted.expected_gpus, adopted.initialized) == (8, None)
 
 
 def test_L12_O2_counts_for_provision() -> None:
     known = node(labels={"tgp.io/instance-id": OLD.id})
-    found = decide(seen(instances=(OLD,), nodes=(known,)), wishes(p=1), "provision")
+    found = decide(seen(instances=(OLD,), nodes=(known,)), specs(p=1), "provision")
     assert of(found, "update") and not of(found, "launch") and not found.shortfall
 
 

@@ -16,14 +16,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES as CLOUDS
 
-from .build import at, claim, decide, device, instance, node, node_class, of, pool, seen, wishes
+from .build import at, claim, decide, device, instance, node, node_class, of, pool, seen, specs
 
 STAMP = {"cluster": "a1b2c3d4", "generation": "g-1"}
 
 
 def twice(minutes: float = 15, cloud: str = "lambda", start: str = "13:00", **facts: t.Any) -> Plan:
     """The plan of a run that saw the same some minutes before."""
-    wanted = wishes(pool(), classes=(node_class(clouds=(cloud,), mesh=facts.pop("mesh", MeshChoice(tags=("tag:gpu",)))),))
+    wanted = specs(pool(), classes=(node_class(clouds=(cloud,), mesh=facts.pop("mesh", MeshChoice(tags=("tag:gpu",)))),))
     if "instances" in facts:
         facts["clouds"] = {cloud: CloudView(facts.pop("instances"), ())}
     world = seen(at(start), generations=("g-1",), **facts)
@@ -68,7 +68,7 @@ def test_L12a_orphan_without_a_node_of_which_no_mesh_tells_is_left_to_a_person(m
     assert why in found.actions[0].detail and [why in one for one in found.problems] == [True]
     assert f"destroy.yml -e tgp_machine={instance().name}" in found.problems[0]
     asked = Settings(mode="destroy", destroy=Destroy(names=(instance().name,)))
-    wanted = wishes(pool(), classes=(node_class(mesh=mesh),))
+    wanted = specs(pool(), classes=(node_class(mesh=mesh),))
     by_name = plan(seen(at("13:00"), generations=("g-1",), **facts), wanted, asked, CLOUDS, "run-3")
     assert [one.reason for one in of(by_name, "destroy")] == ["Manual"]
 
@@ -171,7 +171,7 @@ def test_L12a_E_a_copy_of_the_store_ends_no_machine_that_is_online() -> None:
         instances=tuple(instance(name, id=name) for name in names),
         devices=tuple(device(name, online=True) for name in names),
     )
-    found = decide(world, wishes(pool(), pool("q")))
+    found = decide(world, specs(pool(), pool("q")))
     assert not [one for one in found.actions if one.kind.startswith(("destroy", "delete"))]
 
 

@@ -38,7 +38,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirement
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry
 
-from .build import CAPABILITIES, NOON, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
+from .build import CAPABILITIES, NOON, decide, instance, node, node_class, of, offer, one, pool, seen, specs
 from .build import claim as a_claim
 from .build import pod as a_pod
 
@@ -199,7 +199,7 @@ def test_L13_price_after_the_launch(paid: str, expected: str) -> None:
 
 def test_L13_price_jump_gives_the_machine_back() -> None:
     dear = instance(price_hour=Decimal("0.526"))
-    wanted = wishes(pool(max_hourly_price=Decimal("0.50")))
+    wanted = specs(pool(max_hourly_price=Decimal("0.50")))
     observed = seen(claims=(a_claim(),), nodes=(node(),), instances=(dear,))
     assert one(decide(observed, wanted), "destroy").reason == "PriceJump"
     keeping = decide(observed, wanted, "provision")
@@ -211,7 +211,7 @@ def test_L13_price_jump_gives_the_machine_back() -> None:
 def test_L13_a_joining_machine_above_the_limit_goes_although_it_was_rented_at_that_price() -> None:
     """Nothing works on it yet: the document that a person has changed meanwhile counts."""
     joining = a_claim(phase=Phase.BOOTING, launch_started=NOON - timedelta(minutes=5))
-    found = decide(seen(claims=(joining,), instances=(instance(),)), wishes(pool(max_hourly_price=Decimal("0.30"))))
+    found = decide(seen(claims=(joining,), instances=(instance(),)), specs(pool(max_hourly_price=Decimal("0.30"))))
     assert one(found, "destroy").reason == "PriceJump"
 
 
@@ -220,7 +220,7 @@ def test_L13_a_disk_that_an_older_version_did_not_count_ends_no_machine_in_use(d
     rented = dataclasses.replace(a_claim().offer, storage_price_hour=Decimal(counted))
     machine = instance(price_hour=Decimal("0.50"), storage_price_hour=Decimal(disk))
     observed = seen(claims=(a_claim(offer=rented),), nodes=(node(),), instances=(machine,), pods=(a_pod(),))
-    found = decide(observed, wishes(pool(max_hourly_price=Decimal("0.42"))))
+    found = decide(observed, specs(pool(max_hourly_price=Decimal("0.42"))))
     assert [action.reason for action in of(found, "destroy")] == ["PriceJump"] * goes
 
 
@@ -229,7 +229,7 @@ def test_L13_a_limit_that_was_lowered_ends_no_machine_in_use(reserved: str, goes
     """0.42 is the price that was agreed to, or 5 % above it: only the document says something else by now."""
     used = a_claim(reserved_price=Decimal(reserved))
     observed = seen(claims=(used,), nodes=(node(),), instances=(instance(),), pods=(a_pod(),))
-    lowered = wishes(pool(max_hourly_price=Decimal("0.30")))
+    lowered = specs(pool(max_hourly_price=Decimal("0.30")))
     found = decide(observed, lowered)
     assert [action.reason for action in of(found, "destroy")] == ["PriceJump"] * goes
     assert goes or "it was rented for that price" in found.warnings[0]
@@ -239,20 +239,20 @@ def test_L13_a_limit_that_was_lowered_ends_no_machine_in_use(reserved: str, goes
 
 def test_L13_a_cloud_without_the_lane_is_said_so_before_a_cent_is_spent() -> None:
     made = node_class(clouds=("runpod",))
-    found = decide(seen(clouds={"runpod": CloudView((), (offer(cloud="runpod"),))}), wishes(classes=(made,), p=1), "provision")
+    found = decide(seen(clouds={"runpod": CloudView((), (offer(cloud="runpod"),))}), specs(classes=(made,), p=1), "provision")
     sentence = (
         "runpod: pods are unprivileged containers and cannot be Kubernetes nodes; accept lane service, or leave the cloud out"
     )
     assert not of(found, "launch") and found.shortfall[0].reason == sentence
     assert found.shortfall[0].rejected == {"no accepted lane": 1}
-    nothing = decide(seen(clouds={"runpod": CloudView((), ())}), wishes(classes=(made,), p=1), "provision")
+    nothing = decide(seen(clouds={"runpod": CloudView((), ())}), specs(classes=(made,), p=1), "provision")
     assert nothing.shortfall[0].reason == sentence  # whatever is on offer
 
 
 def test_L13_offers_without_the_lane_say_so_where_others_of_the_cloud_have_it() -> None:
     container = offer(cloud="vast", lanes=(Lane.SERVICE,))
     found = decide(
-        seen(clouds={"vast": CloudView((), (container,))}), wishes(classes=(node_class(clouds=("vast",)),), p=1), "provision"
+        seen(clouds={"vast": CloudView((), (container,))}), specs(classes=(node_class(clouds=("vast",)),), p=1), "provision"
     )
     assert "accept lane service" in found.shortfall[0].reason and found.shortfall[0].reason.startswith("vast: ")
 
@@ -266,15 +266,15 @@ def test_L13_counts_and_nearest_reason() -> None:
 
 def test_L13_blocked_offers_come_back_for_manual_runs() -> None:
     key = {launch_backoff.key_of(offer()): NOON + timedelta(minutes=5)}
-    assert not of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision"), "launch")
-    assert of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision", ignore_blocklist=True), "launch")
+    assert not of(decide(seen(offers=(offer(),), blocks=key), specs(p=1), "provision"), "launch")
+    assert of(decide(seen(offers=(offer(),), blocks=key), specs(p=1), "provision", ignore_blocklist=True), "launch")
 
 
 HOST = {"verified": "true", "cuda": "12.8", "inet-down": "910.4", "static-ip": "true", "ports": "40", "duration": "2500000"}
 
 
 @pytest.mark.parametrize(
-    ("wish", "known", "enough", "too_little"),
+    ("spec", "known", "enough", "too_little"),
     [
         (
             "minReliability",
@@ -290,8 +290,8 @@ HOST = {"verified": "true", "cuda": "12.8", "inet-down": "910.4", "static-ip": "
         ("minDuration", {"min_duration": 3600}, {"duration": "3600"}, {"duration": "3599"}),
     ],
 )
-def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_little: t.Any) -> None:
-    """Each wish alone: met, not met, and not said; what is not said meets no wish."""
+def test_L13_quality_of_the_host(spec: str, known: t.Any, enough: t.Any, too_little: t.Any) -> None:
+    """Each spec alone: met, not met, and not said; what is not said meets no spec."""
 
     def host(facts: dict[str, t.Any]) -> Offer:
         rest = {key: value for key, value in facts.items() if key != "reliability"}
@@ -299,9 +299,9 @@ def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_lit
 
     wanted = Quality(**known)
     assert requirements.unmet(host(enough), wanted) == ""
-    assert requirements.unmet(host(too_little), wanted) == wish
-    assert requirements.unmet(host({}), wanted) == wish
-    assert requirements.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
+    assert requirements.unmet(host(too_little), wanted) == spec
+    assert requirements.unmet(host({}), wanted) == spec
+    assert requirements.unmet(host({next(iter(enough)): "often"} if spec != "minReliability" else {}), wanted) == spec
     assert choose(host({}), made=node_class(quality=wanted)).rejected == {"lambda/g-0.42": "quality"}
 
 
@@ -429,8 +429,8 @@ def test_L13_a_size_is_not_met_by_a_card_of_unknown_memory() -> None:
     found = choose(unknown, known, offer(model="L4", id="l"), made=sized)
     assert {one.id for one in found.candidates} == {"k", "l"} and found.rejected == {"lambda/u": "gpu type"}
     assert choose(unknown, made=plain).rejected == {}
-    wish = pool(requirements=(Requirement("tgp.io/gpu-type", "In", ("A100 80GB",)),))
-    assert choose(unknown, known, wanted=wish).rejected == {"lambda/u": "gpu type"}
+    spec = pool(requirements=(Requirement("tgp.io/gpu-type", "In", ("A100 80GB",)),))
+    assert choose(unknown, known, wanted=spec).rejected == {"lambda/u": "gpu type"}
 
 
 def test_L13_margin_and_discount_of_the_provider() -> None:
@@ -451,7 +451,7 @@ def test_L13_a_firm_offer_keeps_its_price() -> None:
 
 def test_L13_an_estimated_price_selects_and_the_paid_one_decides() -> None:
     estimated = offer("0.45", price_estimated=True)
-    wanted = wishes(pool(max_hourly_price=Decimal("0.50")), p=1)
+    wanted = specs(pool(max_hourly_price=Decimal("0.50")), p=1)
     assert one(decide(seen(offers=(estimated,)), wanted, "provision"), "launch").price_hour == Decimal("0.45")
     launched = a_claim(offer=estimated)
     observed = seen(claims=(launched,), nodes=(node(),), instances=(instance(price_hour=Decimal("0.60")),))
@@ -471,7 +471,7 @@ def test_L13_total_price_of_a_disk_by_the_month() -> None:
 def why(clouds: dict[str, t.Any], made: NodeClass, wanted: Pool, blocked: dict[str, t.Any] | None = None) -> tuple[str, t.Any]:
     observed = seen(clouds=clouds, blocks=blocked or {})
     (short,) = plan(
-        observed, wishes(wanted, classes=(made,), p=1), Settings(mode="provision"), registry.CAPABILITIES, "run-1"
+        observed, specs(wanted, classes=(made,), p=1), Settings(mode="provision"), registry.CAPABILITIES, "run-1"
     ).shortfall
     return short.reason, short.rejected
 

@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record impo
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import recovery
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 
-from .build import CAPABILITIES, at, claim, decide, instance, of, offer, one, seen, wishes
+from .build import CAPABILITIES, at, claim, decide, instance, of, offer, one, seen, specs
 
 KEY = launch_backoff.key_of(offer())
 
@@ -102,7 +102,7 @@ def test_L14_what_a_refusal_left_behind_is_never_adopted() -> None:
 
 def test_L14_a_claim_with_something_left_behind_goes_on_or_is_torn_down() -> None:
     world = seen(claims=(refused(),), instances=(instance(id="r-1"),), offers=(offer("0.42"), offer("0.50")))
-    again = one(decide(world, wishes(p=1), "provision"), "resume").claim
+    again = one(decide(world, specs(p=1), "provision"), "resume").claim
     assert again is not None and again.offer.id == "g-0.50" and again.rejects == {"r-1"} and again.ids_seen == ("r-1",)
     ended = one(decide(world), "destroy")
     assert ended.reason == "LaunchFailed" and ended.claim is not None and ended.claim.ids_seen == ("r-1",)
@@ -130,7 +130,7 @@ def test_L14_what_is_unknown_and_what_is_left_behind_count_until_they_are_gone()
         ),
     )
     offers = (offer("0.40", id="a"), offer("0.41", id="b"), offer("0.42", id="c"))
-    during = decide(seen(at("11:09"), claims=(waiting,), offers=offers), wishes(p=1), "provision")
+    during = decide(seen(at("11:09"), claims=(waiting,), offers=offers), specs(p=1), "provision")
     assert [action.reason for action in during.actions] == ["Waiting"]
-    after = one(decide(seen(at("11:11"), claims=(waiting,), offers=offers), wishes(p=1), "provision"), "resume").claim
+    after = one(decide(seen(at("11:11"), claims=(waiting,), offers=offers), specs(p=1), "provision"), "resume").claim
     assert after is not None and after.offer.id == "c"

@@ -23,7 +23,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, ledger_line, noted
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 
-from .build import CAPABILITIES, at, claim, decide, deletions, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
+from .build import CAPABILITIES, at, claim, decide, deletions, instance, node, node_class, of, offer, one, pod, pool, seen, specs
 
 NAME = "tgp-a1b2c3d4-p-00001"
 SPOT = offer("0.42", cloud="vast", id="bid-1", spot=True, host_id="h-1", storage_price_hour=Decimal("0.02"))
@@ -48,7 +48,7 @@ def test_L15_an_interrupted_machine_goes_in_any_run(mode: str, phase: Phase) -> 
     """Busy pods, holds, minNodes and a Ready Node do not stop it: nothing runs there any more."""
     mine = claim(NAME, phase, offer=SPOT, cloud="vast", instance_id="i-00001", ids_seen=("i-00001",))
     held = node(NAME, annotations={"tgp.io/do-not-disrupt": "true"})
-    found = decide(world(lost(), claim=mine, nodes=(held,)), wishes(pool(min_nodes=1), classes=(VAST,)), mode)
+    found = decide(world(lost(), claim=mine, nodes=(held,)), specs(pool(min_nodes=1), classes=(VAST,)), mode)
     gone = one(found, "destroy")
     assert gone.reason == "SpotLost" and gone.claim is not None and gone.claim.deletion == Deletion("SpotLost", at("12:05"))
 
@@ -56,18 +56,18 @@ def test_L15_an_interrupted_machine_goes_in_any_run(mode: str, phase: Phase) -> 
 def test_L15_the_replacement_is_planned_in_the_same_run_and_elsewhere() -> None:
     same_host = offer("0.30", cloud="vast", id="bid-2", spot=True, host_id="h-1")
     other = offer("0.50", cloud="vast", id="bid-3", spot=True, host_id="h-2", instance_type="gpu_2x")
-    found = decide(world(lost(), (same_host, other)), wishes(classes=(VAST,), p=1), "provision")
+    found = decide(world(lost(), (same_host, other)), specs(classes=(VAST,), p=1), "provision")
     assert one(found, "destroy").name == NAME
     launched = one(found, "launch").claim
     assert launched is not None and launched.offer.id == "bid-3" and not launched.candidates
-    alone = decide(world(lost(), (same_host,)), wishes(classes=(VAST,), p=1), "provision")
+    alone = decide(world(lost(), (same_host,)), specs(classes=(VAST,), p=1), "provision")
     assert not of(alone, "launch") and alone.shortfall[0].rejected == {"blocked": 1}
 
 
 def test_L15_what_is_being_lost_counts_until_it_is_gone() -> None:
     other = offer("0.50", cloud="vast", id="bid-3", host_id="h-2", instance_type="gpu_2x")
     tight = dataclasses.replace(VAST, max_nodes=1)
-    found = decide(world(lost(), (other,)), wishes(classes=(tight,), p=1), "provision")
+    found = decide(world(lost(), (other,)), specs(classes=(tight,), p=1), "provision")
     assert one(found, "destroy") and found.shortfall[0].reason == "limit:maxNodes"
 
 
@@ -84,7 +84,7 @@ def test_L15_the_host_is_left_alone_for_an_hour() -> None:
 def test_L15_a_decided_loss_goes_on_when_the_machine_is_not_listed_any_more() -> None:
     deciding = one(decide(world(lost())), "destroy").claim
     assert deciding is not None
-    again = decide(world(None, claim=deciding, now=at("12:06")), wishes(classes=(VAST,), p=0), "provision")
+    again = decide(world(None, claim=deciding, now=at("12:06")), specs(classes=(VAST,), p=0), "provision")
     assert one(again, "destroy").claim == dataclasses.replace(deciding, gone_since=at("12:06"))
 
 
@@ -96,7 +96,7 @@ def test_L15_what_its_cloud_calls_failed_or_stopped_is_given_back(state: Instanc
     found = decide(world(machine, phase=phase, nodes=silent, pods=()))
     gone = one(found, "destroy")
     assert gone.reason == reason and "vast calls it exited" in gone.detail
-    assert not of(decide(world(machine, phase=phase, nodes=silent), wishes(classes=(VAST,)), "provision"), "destroy")
+    assert not of(decide(world(machine, phase=phase, nodes=silent), specs(classes=(VAST,)), "provision"), "destroy")
 
 
 def _machine(state: InstanceState) -> Instance:

@@ -27,7 +27,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.units.calendar import days
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import CAPABILITIES, NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import CAPABILITIES, NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, specs
 
 DAY_20 = SpendingBudget("day", Decimal("20.00"))
 
@@ -219,8 +219,8 @@ def test_L16_a_line_that_makes_no_sense_is_torn_and_the_others_are_read(change: 
 def launched(ledger: Ledger | None, price: str, budget: SpendingBudget = DAY_20, wanted: int = 1, **facts: t.Any) -> Plan:
     scope = facts.pop("scope", "pool")
     budgets = {one: (budget if scope == one else None) for one in ("pool", "class", "all")}
-    wish = wishes(pool(budget=budgets["pool"]), classes=(node_class(budget=budgets["class"]),), p=wanted)
-    return decide(seen(offers=(offer(price),), ledger=ledger, **facts), wish, "provision", budget=budgets["all"])
+    spec = specs(pool(budget=budgets["pool"]), classes=(node_class(budget=budgets["class"]),), p=wanted)
+    return decide(seen(offers=(offer(price),), ledger=ledger, **facts), spec, "provision", budget=budgets["all"])
 
 
 @pytest.mark.parametrize("scope", ["pool", "class", "all"])
@@ -269,10 +269,10 @@ def test_L16_a_live_machine_counts_with_what_it_cost_and_with_its_first_hour() -
 def test_L16_no_hour_is_reserved_for_a_machine_that_goes() -> None:
     going = claim(launch_started=at("11:30"), offer=offer("1.00"), deletion=Deletion("Manual", at("11:55")))
     budget = SpendingBudget("day", Decimal("2.00"))
-    purse = open_purses(wishes(pool(budget=budget)), None, Ledger(), (going,), NOON, CAPABILITIES).all[0]
+    purse = open_purses(specs(pool(budget=budget)), None, Ledger(), (going,), NOON, CAPABILITIES).all[0]
     assert (purse.spent, purse.reserved) == (Decimal("0.50"), 0)
     staying = dataclasses.replace(going, deletion=None)
-    assert open_purses(wishes(pool(budget=budget)), None, Ledger(), (staying,), NOON, CAPABILITIES).all[0].reserved == Decimal(
+    assert open_purses(specs(pool(budget=budget)), None, Ledger(), (staying,), NOON, CAPABILITIES).all[0].reserved == Decimal(
         "0.50"
     )
 
@@ -285,8 +285,8 @@ def test_L16_a_machine_without_a_claim_spends_money_too() -> None:
 
 
 def test_L16_a_cheaper_offer_may_still_fit() -> None:
-    wish = wishes(pool(budget=DAY_20), classes=(node_class(strategy="priority"),), p=1)
-    found = decide(seen(offers=(offer("0.42"), offer("0.25")), ledger=spent("19.70")), wish, "provision")
+    spec = specs(pool(budget=DAY_20), classes=(node_class(strategy="priority"),), p=1)
+    found = decide(seen(offers=(offer("0.42"), offer("0.25")), ledger=spent("19.70")), spec, "provision")
     assert [one.claim.offer.id for one in of(found, "launch") if one.claim] == ["g-0.25"]
 
 
@@ -295,7 +295,7 @@ def test_L16_without_whole_books_nothing_is_launched_on_a_budget(books_: Ledger 
     found = launched(books_, "0.01")
     assert not of(found, "launch") and found.shortfall[0].reason == "limit:budget.pool unknown"
     assert any("cannot be watched" in text for text in found.warnings)
-    free = decide(seen(offers=(offer("0.01"),), ledger=books_), wishes(p=1), "provision")
+    free = decide(seen(offers=(offer("0.01"),), ledger=books_), specs(p=1), "provision")
     assert of(free, "launch") and not free.warnings
 
 
@@ -321,8 +321,8 @@ def watched(ledger: Ledger, action: str = "stop_launch", now: datetime = NOON, m
         ledger=ledger,
         findings=facts.get("findings", {}),
     )
-    wish = wishes(pool("p", budget=budget, min_nodes=1, consolidate_after=None), pool("q"))
-    return decide(observed, wish, mode)
+    spec = specs(pool("p", budget=budget, min_nodes=1, consolidate_after=None), pool("q"))
+    return decide(observed, spec, mode)
 
 
 def gone(found: Plan) -> list[tuple[str, str]]:
@@ -361,10 +361,10 @@ def test_L16_drain_idle_gives_back_what_is_idle_at_once() -> None:
 def test_L16_drain_idle_gives_back_although_the_pool_grew_or_keeps_some() -> None:
     young = claim(initialized=at("11:55"))
     facts: dict[str, t.Any] = {"claims": (young,), "instances": (instance(),), "nodes": (node(),), "ledger": spent("20")}
-    wish = wishes(pool(budget=dataclasses.replace(DAY_20, action="drain_idle"), min_nodes=1, consolidation_policy="Never"))
-    assert gone(decide(seen(**facts), wish)) == [("00001", "Empty")]
-    assert gone(decide(seen(**{**facts, "pods": (pod(),)}), wish)) == []
-    assert gone(decide(seen(**{**facts, "pods": None}), wish)) == [], "unknown is never idle"
+    spec = specs(pool(budget=dataclasses.replace(DAY_20, action="drain_idle"), min_nodes=1, consolidation_policy="Never"))
+    assert gone(decide(seen(**facts), spec)) == [("00001", "Empty")]
+    assert gone(decide(seen(**{**facts, "pods": (pod(),)}), spec)) == []
+    assert gone(decide(seen(**{**facts, "pods": None}), spec)) == [], "unknown is never idle"
 
 
 def test_L16_drain_all_gives_back_everything_of_its_scope() -> None:
@@ -409,15 +409,15 @@ def test_L16_books_that_are_not_whole_delete_nothing(action: str) -> None:
 def lost_call(**facts: t.Any) -> Plan:
     """A machine that worked for an hour, and a create call at 11:00 whose answer was lost; together all of the day's money."""
     silent = claim("tgp-a1b2c3d4-p-00002", phase=Phase.PROVISIONING)
-    wish = wishes(pool(budget=SpendingBudget("day", Decimal("0.84"), action="drain_all")))
-    return decide(seen(claims=(claim(), silent), nodes=(node(),), ledger=read_ledger([]), **facts), wish)
+    spec = specs(pool(budget=SpendingBudget("day", Decimal("0.84"), action="drain_all")))
+    return decide(seen(claims=(claim(), silent), nodes=(node(),), ledger=read_ledger([]), **facts), spec)
 
 
 def test_L16_a_machine_that_nobody_saw_ends_no_other() -> None:
     """While the list is unknown the call may have made a machine: that is told, and nothing ends for it. Seen, it counts."""
     found = lost_call(instances=None)
     assert gone(found) == []
-    assert any("$0.42 of it may have been spent for machines that nobody has seen" in text for text in found.warnings)
+    assert any("$0.42 of it may be spent for machines that were never observed" in text for text in found.warnings)
     made = lost_call(instances=(instance(), instance("tgp-a1b2c3d4-p-00002", id="i-late")))
     assert ("00001", "Budget") in gone(made)
 
@@ -432,16 +432,16 @@ def test_L16_a_call_that_made_nothing_costs_nothing() -> None:
 def test_L16_what_lives_costs_on_although_its_cloud_does_not_list_it(ready: bool, reasons: list[str]) -> None:
     """Missing since 11:10, and three hours of it are affordable: at 14:00 they are over, if its Node is Ready (O5)."""
     lost = claim(gone_since=at("11:10"))
-    wish = wishes(pool(budget=SpendingBudget("day", Decimal("1.26"), action="drain_all")))
+    spec = specs(pool(budget=SpendingBudget("day", Decimal("1.26"), action="drain_all")))
     silent = node(ready=ready, ready_since=at("13:58"))
-    found = decide(seen(at("14:00"), claims=(lost,), nodes=(silent,), ledger=read_ledger([])), wish)
+    found = decide(seen(at("14:00"), claims=(lost,), nodes=(silent,), ledger=read_ledger([])), spec)
     assert [action.reason for action in of(found, "destroy")] == reasons
 
 
 def test_L16_machines_that_cost_nothing_stay() -> None:
     free = claim("rack-1", offer=offer("0", cloud="webhook"))
-    wish = wishes(pool(budget=SpendingBudget("day", Decimal("1"), action="drain_all")))
-    found = decide(seen(claims=(free,), nodes=(node("rack-1"),), ledger=spent("5")), wish)
+    spec = specs(pool(budget=SpendingBudget("day", Decimal("1"), action="drain_all")))
+    found = decide(seen(claims=(free,), nodes=(node("rack-1"),), ledger=spent("5")), spec)
     assert gone(found) == []
 
 
@@ -449,21 +449,21 @@ def test_L16_a_new_period_is_a_new_budget() -> None:
     yesterday = spent("50.00")
     tomorrow = at("12:00") + timedelta(days=1)
     budget = SpendingBudget("day", Decimal("20.00"))
-    purse = open_purses(wishes(pool(budget=budget)), None, yesterday, (), tomorrow, CAPABILITIES).all[0]
+    purse = open_purses(specs(pool(budget=budget)), None, yesterday, (), tomorrow, CAPABILITIES).all[0]
     assert (purse.spent, purse.period.key, purse.used_up, purse.soft) == (0, "2026-08-21", False, False)
 
 
 def test_L16_several_budgets_hold_at_once() -> None:
-    wish = wishes(pool(budget=DAY_20), classes=(node_class(budget=SpendingBudget("month", Decimal("100"))),), p=1)
+    spec = specs(pool(budget=DAY_20), classes=(node_class(budget=SpendingBudget("month", Decimal("100"))),), p=1)
     observed = seen(offers=(offer("0.42"),), ledger=spent("10"))
-    assert of(decide(observed, wish, "provision"), "launch")
-    tight = decide(observed, wish, "provision", budget=SpendingBudget("week", Decimal("10.41")))
+    assert of(decide(observed, spec, "provision"), "launch")
+    tight = decide(observed, spec, "provision", budget=SpendingBudget("week", Decimal("10.41")))
     assert not of(tight, "launch") and tight.shortfall[0].reason == "limit:budget.all"
 
 
 def test_L16_a_claim_that_is_cut_off_keeps_its_reason() -> None:
     ending = claim(deletion=Deletion("Budget", at("11:55")))
-    found = decide(seen(claims=(ending,), instances=(instance(),), nodes=(node(),), pods=(pod(),)), wishes())
+    found = decide(seen(claims=(ending,), instances=(instance(),), nodes=(node(),), pods=(pod(),)), specs())
     assert gone(found) == [("00001", "Budget")]
 
 

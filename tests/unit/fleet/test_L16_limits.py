@@ -28,7 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import c
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.limits import may_switch, reserved, room
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, specs
 from .pods import waiting
 
 ANYWHERE = Placement(tolerations=(Toleration(operator="Exists"),))
@@ -48,7 +48,7 @@ def test_L16_cost_limit_is_inclusive() -> None:
 
 def launched(limit: int, *claims: object, wanted: int = 3, instances: tuple[object, ...] = ()) -> Plan:
     observed = seen(claims=claims, offers=(offer(),), instances=instances)
-    return decide(observed, wishes(classes=(node_class(max_nodes=limit),), p=wanted), "provision")
+    return decide(observed, specs(classes=(node_class(max_nodes=limit),), p=wanted), "provision")
 
 
 def test_L16_terminating_counts_until_it_is_confirmed_gone() -> None:
@@ -72,7 +72,7 @@ def test_L16_unknown_outcomes_orphans_and_duplicates_count() -> None:
 def test_L16_an_orphan_counts_for_its_class_beside_a_pool_of_a_like_name(other: Pool) -> None:
     found = decide(
         seen(instances=(instance("tgp-a1b2c3d4-p-0abcd"),), offers=(offer(),)),
-        wishes(pool(), other, classes=(node_class(max_nodes=1),), p=1),
+        specs(pool(), other, classes=(node_class(max_nodes=1),), p=1),
         "provision",
     )
     assert not of(found, "launch") and found.shortfall[0].reason == "limit:maxNodes"
@@ -85,10 +85,10 @@ def test_L16_failed_counts_only_with_a_possible_machine() -> None:
 
 def test_L16_heavier_pool_first_then_name() -> None:
     light, heavy = pool("a", weight=10), pool("b", weight=20)
-    found = decide(seen(offers=(offer(),)), wishes(light, heavy, classes=(node_class(max_nodes=1),), a=1, b=1), "provision")
+    found = decide(seen(offers=(offer(),)), specs(light, heavy, classes=(node_class(max_nodes=1),), a=1, b=1), "provision")
     assert [action.pool for action in of(found, "launch")] == ["default/b"]
     assert [(one.pool, one.missing, one.reason) for one in found.shortfall] == [("default/a", 1, "limit:maxNodes")]
-    equal = decide(seen(offers=(offer(),)), wishes(pool("b"), pool("a"), classes=(node_class(max_nodes=1),), a=1, b=1), "provision")
+    equal = decide(seen(offers=(offer(),)), specs(pool("b"), pool("a"), classes=(node_class(max_nodes=1),), a=1, b=1), "provision")
     assert [action.pool for action in of(equal, "launch")] == ["default/a"]
 
 
@@ -101,7 +101,7 @@ def test_L16_gpu_resources() -> None:
     assert room(offer("2.0", gpu_count=4, model="MI300X"), pool(), made, held, Settings()) == ""
     found = decide(
         seen(claims=(), offers=(offer("1", gpu_count=16, id="big"), offer("2", gpu_count=4, id="small"))),
-        wishes(classes=(made,), p=1),
+        specs(classes=(made,), p=1),
         "provision",
     )
     assert [action.claim.offer.id for action in of(found, "launch") if action.claim] == ["small"]
@@ -122,7 +122,7 @@ def test_L16_price_paid_counts_instead_of_the_reserved_one() -> None:
 
 def test_L16_a_plan_reserves_one_launch_after_the_other() -> None:
     made = node_class(max_hourly_cost=Decimal("1.00"))
-    found = decide(seen(offers=(offer("0.42"),)), wishes(classes=(made,), p=5), "provision")
+    found = decide(seen(offers=(offer("0.42"),)), specs(classes=(made,), p=5), "provision")
     assert len(of(found, "launch")) == 2
     assert (found.shortfall[0].missing, found.shortfall[0].reason) == (3, "limit:maxHourlyCost")
 
@@ -150,13 +150,13 @@ def test_L16_cost_is_never_negative_and_nothing_before_a_create_call() -> None:
 
 def test_L16_stock_is_not_promised_twice() -> None:
     scarce, dear = offer("0.40", id="a", available=1), offer("0.50", id="b")
-    found = decide(seen(offers=(scarce, dear)), wishes(p=2), "provision")
+    found = decide(seen(offers=(scarce, dear)), specs(p=2), "provision")
     assert [action.claim.offer.id for action in of(found, "launch") if action.claim] == ["a", "b"]
 
 
 def test_L14_candidates_follow_in_order_and_are_at_most_25_in_all() -> None:
     many: tuple[Offer, ...] = tuple(offer(f"0.{place + 10}") for place in range(40))
-    found = of(decide(seen(offers=many), wishes(p=1), "provision"), "launch")[0].claim
+    found = of(decide(seen(offers=many), specs(p=1), "provision"), "launch")[0].claim
     assert found is not None and len(found.candidates) == 24
     prices = [found.offer.price_hour, *(one.price_hour for one in found.candidates)]
     assert prices == sorted(prices)  # type: ignore[type-var]
@@ -164,10 +164,10 @@ def test_L14_candidates_follow_in_order_and_are_at_most_25_in_all() -> None:
 
 def test_L16_a_second_choice_never_brings_more_gpus_where_gpus_are_limited() -> None:
     offers = (offer("0.40", id="one"), offer("0.41", id="two", gpu_count=2), offer("0.42", id="three"))
-    limited = wishes(classes=(node_class(resources={"nvidia.com/gpu": 2}),), p=2)
+    limited = specs(classes=(node_class(resources={"nvidia.com/gpu": 2}),), p=2)
     for action in of(decide(seen(offers=offers), limited, "provision"), "launch"):
         assert action.claim is not None and [one.id for one in action.claim.candidates] == ["three"]
-    free = of(decide(seen(offers=offers), wishes(p=1), "provision"), "launch")[0].claim
+    free = of(decide(seen(offers=offers), specs(p=1), "provision"), "launch")[0].claim
     assert free is not None and [one.id for one in free.candidates] == ["two", "three"]
 
 
@@ -182,7 +182,7 @@ def test_L16_an_own_machine_that_lost_its_claim_counts_while_it_is_our_node(aliv
     nodes = (node("rack-1", labels={"tgp.io/instance-id": "rack-1", "tgp.io/nodepool": "p"}),) if alive else ()
     asking = tuple(waiting(f"w-{number}", placement=ANYWHERE) for number in range(4)) if mode == "autoscale" else ()
     observation = seen(clouds={"webhook": CloudView((on,), rest)}, nodes=nodes, pods=asking)
-    found = decide(observation, wishes(pool(), classes=(boxes,), p=3), mode)
+    found = decide(observation, specs(pool(), classes=(boxes,), p=3), mode)
     assert len(of(found, "launch")) == free
     assert [one.reason for one in of(found, "update")] == (["Adopted"] if alive else [])
 
@@ -197,7 +197,7 @@ def test_L16_an_own_machine_that_lost_its_claim_is_on_the_budget() -> None:
     for nodes, launches in (((mine,), 0), ((), 2)):
         found = decide(
             seen(clouds=clouds, nodes=nodes, ledger=read_ledger([])),
-            wishes(pool(budget=budget), classes=(boxes,), p=2),
+            specs(pool(budget=budget), classes=(boxes,), p=2),
             "provision",
         )
         assert len(of(found, "launch")) == launches

@@ -23,17 +23,17 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Plan,
     Pod,
     Pool,
+    Specs,
     Taint,
     Tally,
     Toleration,
-    Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import launch_planner
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, specs
 from .pods import GPU, waiting
 
 TOLERATES = Placement(tolerations=(Toleration("tgp.io/ephemeral", "Exists"),))
@@ -66,9 +66,9 @@ def world(
     )
 
 
-def scale(observation: Observation, wanted: Wishes | Pool | None = None, **settings: t.Any) -> Plan:
+def scale(observation: Observation, wanted: Specs | Pool | None = None, **settings: t.Any) -> Plan:
     if isinstance(wanted, Pool):
-        wanted = wishes(wanted)
+        wanted = specs(wanted)
     return decide(observation, wanted, "autoscale", **settings)
 
 
@@ -140,9 +140,9 @@ def test_L17_one_pod_of_four_needs_the_machine_of_four() -> None:
 def test_L17_room_for_one_machine() -> None:
     pods = [asks(f"w{number}") for number in range(3)]
     classes = [node_class(max_nodes=1)]
-    found = scale(world(*pods), wishes(classes=classes))
+    found = scale(world(*pods), specs(classes=classes))
     assert launched(found) == [1] and reasons(found) == {"w1": "limit:maxNodes", "w2": "limit:maxNodes"}
-    fewest = scale(world(*pods), wishes(pool(pack="fewest"), classes=classes))
+    fewest = scale(world(*pods), specs(pool(pack="fewest"), classes=classes))
     assert launched(fewest) == [4] and reasons(fewest) == {}
 
 
@@ -161,7 +161,7 @@ def test_L17_time_slices() -> None:
 
 def test_L17_of_two_pools_the_one_that_fits() -> None:
     first = pool("a", weight=50, taints=(Taint("a", "", "NoSchedule"),))
-    found = scale(world(asks()), wishes(first, pool("b", weight=10)))
+    found = scale(world(asks()), specs(first, pool("b", weight=10)))
     assert [one.pool for one in of(found, "launch")] == ["default/b"]
 
 
@@ -212,7 +212,7 @@ def test_L17_at_most_five_machines_per_run_and_pool(monkeypatch: pytest.MonkeyPa
 
 def test_L17_a_request_is_satisfied_by_its_own_machine_only() -> None:
     request = pool("r", request=True, namespace="tgp-system")
-    found = scale(world(asks()), wishes(request))
+    found = scale(world(asks()), specs(request))
     assert [one.pool for one in of(found, "launch")] == ["tgp-system/r"] and of(found, "launch")[0].reason == "Wanted"
     assert found.waiting[0].machine == of(found, "launch")[0].name, "but its GPUs may be used"
 
@@ -267,7 +267,7 @@ def test_L17_a_launch_that_is_made_anew_is_for_the_pods_it_was_for() -> None:
 
 def test_L17_the_mark_is_for_one_pool() -> None:
     findings = {"unsatisfiable||uid-w|default/p": at("11:50")}
-    both = wishes(pool(weight=2), pool("q", weight=1))
+    both = specs(pool(weight=2), pool("q", weight=1))
     found = scale(world(asks(), machines=[machine()], findings=findings), both)
     assert [one.pool for one in of(found, "launch")] == ["default/q"]
 
@@ -315,7 +315,7 @@ def test_L17_a_taint_that_no_document_names_is_no_reason_for_one_machine_after_t
 def test_L17_neutral_gpus_that_this_run_puts_right_are_counted() -> None:
     bare = machine(allocatable={GPU: 1})
     both = asks(requests={GPU: 1, "tgp.io/gpu": 1})
-    found = scale(world(both, machines=[bare]), wishes(pool(), pool("q")))
+    found = scale(world(both, machines=[bare]), specs(pool(), pool("q")))
     assert launched(found) == [] and found.join == (bare[0].name,) and reasons(found) == {}
     taken = pod("b", node=bare[1].name, requests={GPU: 1})
     assert launched(scale(world(both, taken, machines=[bare]))) == [1]
@@ -363,18 +363,18 @@ def test_L18_no_machine_goes_while_another_of_its_shape_comes() -> None:
     held = node_class(max_nodes=9)
     picky = asks(placement=dataclasses.replace(TOLERATES, selector=(("team", "red"),)))
     red, plain = pool("red", labels={"team": "red"}), pool()
-    other = scale(world(picky, machines=[idle_machine()], offers=(ONE,)), wishes(red, plain, classes=[held]))
+    other = scale(world(picky, machines=[idle_machine()], offers=(ONE,)), specs(red, plain, classes=[held]))
     assert [one.pool for one in of(other, "launch")] == ["default/red"] and of(other, "destroy"), (
         "another pool's growth is no reason"
     )
     fresh = pool(labels={"team": "red"})
-    same = scale(world(picky, machines=[idle_machine()], offers=(ONE,)), wishes(fresh, classes=[held]))
+    same = scale(world(picky, machines=[idle_machine()], offers=(ONE,)), specs(fresh, classes=[held]))
     assert launched(same) == [1] and of(same, "destroy") == []
 
 
 def test_L22_an_expired_machine_is_no_place_and_still_counts() -> None:
     old = pool(expire_after=1800)
-    found = scale(world(asks(), machines=[machine()]), wishes(old, classes=[node_class(max_nodes=1)]))
+    found = scale(world(asks(), machines=[machine()]), specs(old, classes=[node_class(max_nodes=1)]))
     assert [one.reason for one in of(found, "destroy")] == ["Expired"]
     assert reasons(found) == {"w": "limit:maxNodes"}, "the lost one is counted until it is confirmed gone"
 
@@ -414,7 +414,7 @@ def test_L21_own_machines_from_zero() -> None:
     def on(*sizes: int) -> list[str]:
         pods = tuple(asks(f"w{number}", size) for number, size in enumerate(sizes))
         view = {"webhook": CloudView((), offers)}
-        found = scale(seen(pods=pods, clouds=view), wishes(classes=[own]))
+        found = scale(seen(pods=pods, clouds=view), specs(classes=[own]))
         return [one.name for one in of(found, "launch")] + sorted(reasons(found).values())
 
     assert on(2, 1) == ["rack-2", "rack-1"]

@@ -12,7 +12,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Placement, Po
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.pending_pods import demand
 
-from .build import NOON, at, decide, offer, pool, seen, wishes
+from .build import NOON, at, decide, offer, pool, seen, specs
 from .pods import waiting
 
 
@@ -118,5 +118,5 @@ def test_L17_a_delay_that_is_none_is_said_and_left_out() -> None:
 def test_L17_no_pod_can_stop_a_run_by_what_it_says_of_itself(annotation: str, value: str) -> None:
     tolerant = Placement(tolerations=(Toleration(operator="Exists"),))
     pods = [waiting("odd", annotations={annotation: value}, placement=tolerant), waiting("usual", placement=tolerant)]
-    found = decide(seen(offers=[offer()], pods=pods), wishes(pool()), "autoscale")
+    found = decide(seen(offers=[offer()], pods=pods), specs(pool()), "autoscale")
     assert {one.name: bool(one.machine) for one in found.waiting} == {"odd": False, "usual": True}

@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.regis
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import shown, spare
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import advertised, of_claim, of_node, of_offer
 
-from .build import CLUSTER, claim, node, node_class, of, offer, pod, pool, wishes
+from .build import CLUSTER, claim, node, node_class, of, offer, pod, pool, specs
 from .pods import GPU
 from .test_L17_autoscale import asks, launched, machine, reasons, scale, world
 
@@ -155,4 +155,4 @@ def test_L17_nodes_that_are_not_in_use_are_left_alone(facts: dict[str, t.Any]) -
 
 def test_L17_a_node_without_it_is_joined_again_by_autoscale() -> None:
     claimed, here, there = machine()
-    assert scale(world(machines=[(claimed, here, there)]), wishes()).join == (claimed.name,)
+    assert scale(world(machines=[(claimed, here, there)]), specs()).join == (claimed.name,)

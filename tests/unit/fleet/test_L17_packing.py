@@ -215,7 +215,7 @@ def test_L17_ten_per_cent_of_an_offer_are_the_systems() -> None:
     found = capacity.of_offer(rent, pool(), node_class(), "a1b2c3d4", True)
     assert found.free["cpu"] == 9000 and found.free["memory"] == 900 * 1024 * 1024
     unknown = capacity.of_offer(offer(), pool(), node_class(), "a1b2c3d4", True)
-    assert unknown.free["cpu"] == 0, "what is not known of an offer meets no wish"
+    assert unknown.free["cpu"] == 0, "what is not known of an offer meets no spec"
     own = capacity.of_offer(offer(cloud="webhook"), pool(), node_class(), "a1b2c3d4", False)
     assert own.free["cpu"] is None
 

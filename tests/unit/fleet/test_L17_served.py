@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Plan, Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 
-from .build import at, claim, decide, instance, node, of, offer, pool, seen, wishes
+from .build import at, claim, decide, instance, node, of, offer, pool, seen, specs
 
 KEY = "Served||default/r"
 OFFERS = (offer("0.40", id="one"),)
@@ -19,8 +19,8 @@ NAME = "tgp-a1b2c3d4-r-00001"
 TIMERS = ["autoscale", "everything"]
 
 
-def request(**facts: t.Any) -> Wishes:
-    return wishes(pool("r", request=True, **{"expire_after": 4 * 3600, **facts}))
+def request(**facts: t.Any) -> Specs:
+    return specs(pool("r", request=True, **{"expire_after": 4 * 3600, **facts}))
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     *,
     machine: bool,
     findings: t.Mapping[str, t.Any] | None = None,
-    wanted: Wishes | None = None,
+    wanted: Specs | None = None,
     **facts: t.Any,
 ) -> Plan:
     """A run with or without the request's machine, which began at 08:00."""
@@ -72,7 +72,7 @@ def test_L17_one_that_went_idle_is_served_too() -> None:
 def test_L17_a_reap_notes_it_for_the_timer_and_forgets_nothing() -> None:
     over = run("reap", "12:00", machine=True)
     assert over.findings[KEY] == at("12:00")
-    other = wishes(pool("q"))
+    other = specs(pool("q"))
     later = run("reap", "12:05", machine=False, findings=over.findings, wanted=other)
     assert later.findings == over.findings, "it may have been given a part of the documents"
     assert of(run("autoscale", "12:10", machine=False, findings=later.findings), "launch") == []
@@ -80,7 +80,7 @@ def test_L17_a_reap_notes_it_for_the_timer_and_forgets_nothing() -> None:
 
 @pytest.mark.parametrize("mode", TIMERS)
 def test_L17_without_its_document_it_is_forgotten_and_may_come_again(mode: str) -> None:
-    gone = run(mode, "12:10", machine=False, findings={KEY: at("12:00")}, wanted=wishes(pool("q")))
+    gone = run(mode, "12:10", machine=False, findings={KEY: at("12:00")}, wanted=specs(pool("q")))
     assert KEY not in gone.findings and gone.warnings == ()
 
 
@@ -98,6 +98,6 @@ def test_L17_a_machine_that_was_lost_has_not_served() -> None:
 
 
 def test_L17_pools_are_filled_again() -> None:
-    wanted = wishes(pool("r", min_nodes=1, expire_after=4 * 3600))
+    wanted = specs(pool("r", min_nodes=1, expire_after=4 * 3600))
     over = run("autoscale", "12:00", machine=True, wanted=wanted)
     assert reasons(over) == ["Expired"] and KEY not in over.findings and len(of(over, "launch")) == 1

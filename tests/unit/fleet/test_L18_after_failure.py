@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import r
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import voluntary
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import backoff_after_block
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, pod, pool, seen, specs
 
 FIRST, SECOND, OTHER = "tgp-a1b2c3d4-p-00001", "tgp-a1b2c3d4-p-00002", "tgp-a1b2c3d4-q-00003"
 LONG_IDLE = {"tgp.io/idle-since": "2026-08-20T11:20:00Z"}
@@ -43,7 +43,7 @@ def idle_pair(first: Claim, second: Claim | None = None, **settings: t.Any) -> P
     observed = seen(
         claims=claims, nodes=nodes, instances=tuple(instance(one.name) for one in claims), ledger=settings.pop("ledger", None)
     )
-    return decide(observed, wishes(wanted, pool("q")), **settings)
+    return decide(observed, specs(wanted, pool("q")), **settings)
 
 
 def gone(found: Plan) -> list[str]:
@@ -86,7 +86,7 @@ def test_L18_no_drifted_node_goes_after_a_failure() -> None:
             instances=tuple(instance(one.name) for one in claims),
             pods=tuple(pod(f"job-{one.name}", node=one.name) for one in claims),
         )
-        found = decide(observed, wishes(wanted, classes=(now,)))
+        found = decide(observed, specs(wanted, classes=(now,)))
         assert gone(found) == goes, ago
 
 
@@ -114,7 +114,7 @@ def test_L18_no_node_that_is_used_too_little_goes_after_a_failure() -> None:
                 for one in claims
             ),
         )
-        assert gone(decide(observed, wishes(wanted))) == goes, ago
+        assert gone(decide(observed, specs(wanted))) == goes, ago
 
 
 def test_L18_what_must_go_asks_for_no_pause() -> None:

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.schedul
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import claim, decide, instance, node, of, offer, one, pod, pool, seen, wishes
+from .build import claim, decide, instance, node, of, offer, one, pod, pool, seen, specs
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WORKDAYS = frozenset(range(5))
@@ -38,7 +38,7 @@ def at_work(now: datetime, wanted: Pool, **more: t.Any) -> Plan:
     idle = (now - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     known = claim(launch_started=morning, registered=morning, initialized=morning, node_uid="uid-tgp-a1b2c3d4-p-00001")
     facts = {"claims": (known,), "instances": (instance(),), "nodes": (node(annotations={"tgp.io/idle-since": idle}),), **more}
-    return decide(seen(now, **facts), wishes(wanted))
+    return decide(seen(now, **facts), specs(wanted))
 
 
 def test_L18_the_floor_of_a_window_ends_with_it() -> None:
@@ -74,13 +74,13 @@ def test_L18_a_hold_delays_the_hard_stop_by_the_grace_period_at_most() -> None:
 
 def test_L18_outside_of_all_windows_nothing_is_launched() -> None:
     facts = {"offers": (offer(),)}
-    inside = decide(seen(berlin("2026-08-21 08:00"), **facts), wishes(office()), "provision")
+    inside = decide(seen(berlin("2026-08-21 08:00"), **facts), specs(office()), "provision")
     assert len(of(inside, "launch")) == 1, "minNodes of the window"
     for moment in ("2026-08-21 07:59:59", "2026-08-21 18:00", "2026-08-22 12:00"):
-        asked = decide(seen(berlin(moment), **facts), wishes(office(), p=1), "provision")
+        asked = decide(seen(berlin(moment), **facts), specs(office(), p=1), "provision")
         assert not of(asked, "launch") and asked.shortfall[0].reason.startswith("outside its calendar, which opens"), moment
     assert asked.shortfall[0].reason == "outside its calendar, which opens Mon 2026-08-24 08:00 Europe/Berlin"
-    unasked = decide(seen(berlin("2026-08-22 12:00"), **facts), wishes(office(min_nodes=3)), "provision")
+    unasked = decide(seen(berlin("2026-08-22 12:00"), **facts), specs(office(min_nodes=3)), "provision")
     assert not unasked.actions and not unasked.shortfall
 
 

@@ -22,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.voluntary import Candidate, choose
 
-from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, specs
 
 LONG_IDLE = {IDLE_SINCE_ANNOTATION: "2026-08-20T11:20:00Z"}
 
@@ -37,7 +37,7 @@ def idle_fleet(*prices: str, wanted: t.Any = None, busy: tuple[int, ...] = (), *
     nodes = tuple(node(made.name, annotations=LONG_IDLE) for made in claims)
     machines = tuple(instance(made.name, price_hour=made.offer.price_hour) for made in claims)
     pods = tuple(pod(f"job-{place}", node=name(place)) for place in busy)
-    found = decide(seen(claims=claims, nodes=nodes, instances=machines, pods=pods), wishes(wanted or pool()), **settings)
+    found = decide(seen(claims=claims, nodes=nodes, instances=machines, pods=pods), specs(wanted or pool()), **settings)
     order = choose([Candidate(one, at("11:20")) for one in claims], len(claims), 0).go
     going = {action.name for action in of(found, "destroy")}
     return [str(one.offer.price_hour) for one in order if one.name in going]
@@ -134,7 +134,7 @@ def power(
     now: str = "12:00", claims: tuple[t.Any, ...] = (), mode: str = "provision", on: tuple[int, ...] = (), **facts: t.Any
 ) -> Plan:
     wanted = facts.pop("wanted", 1)
-    return decide(seen(at(now), clouds=boxes(on), claims=claims, **facts), wishes(pool(), classes=(OWN,), p=wanted), mode)
+    return decide(seen(at(now), clouds=boxes(on), claims=claims, **facts), specs(pool(), classes=(OWN,), p=wanted), mode)
 
 
 def test_L21_the_smallest_machine_goes_on_first_and_gives_the_claim_its_name() -> None:
@@ -198,6 +198,6 @@ def test_L21_largest_idle_machine_goes_first() -> None:
     )
     nodes = tuple(node(made.name, annotations=LONG_IDLE, allocatable={"nvidia.com/gpu": 4}) for made in claims)
     found = decide(
-        seen(clouds=boxes((1, 2, 4)), claims=claims, nodes=nodes), wishes(pool(), classes=(OWN,)), "reap", max_remove_per_run=1
+        seen(clouds=boxes((1, 2, 4)), claims=claims, nodes=nodes), specs(pool(), classes=(OWN,)), "reap", max_remove_per_run=1
     )
     assert [action.name for action in of(found, "destroy")] == ["box-4"]

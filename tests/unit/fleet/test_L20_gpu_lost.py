@@ -12,7 +12,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.view import summary
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
 
-from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
+from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, specs
 
 BARE = node(allocatable={})
 MARKED = dataclasses.replace(BARE, taints=(GPU_LOST,))
@@ -20,7 +20,7 @@ FACTS: dict[str, t.Any] = {"claims": (claim(),), "instances": (instance(),), "po
 
 
 def look(moment: str, before: Plan | None = None, *, found: t.Any = BARE, **facts: t.Any) -> Plan:
-    wanted = facts.pop("wanted", wishes())
+    wanted = facts.pop("wanted", specs())
     findings = {} if before is None else before.findings
     return decide(seen(at(moment), **{**FACTS, "nodes": (found,), "findings": findings, **facts}), wanted)
 
@@ -59,13 +59,13 @@ def test_L20_one_gpu_of_two_is_another_matter_than_none() -> None:
 
 
 def test_L20_who_never_had_gpus_loses_none() -> None:
-    for change in ({"claims": (claim(expected_gpus=0),)}, {"wanted": wishes(pool(gpu_wait="none"))}):
+    for change in ({"claims": (claim(expected_gpus=0),)}, {"wanted": specs(pool(gpu_wait="none"))}):
         first = look("12:00", **change)
         assert not first.findings and not of(look("12:30", first, **change), "taint", "destroy")
 
 
 def test_L20_a_pool_has_its_own_patience() -> None:
-    short = wishes(pool(unhealthy_timeout=120))
+    short = specs(pool(unhealthy_timeout=120))
     first = look("12:00", wanted=short)
     assert not of(look("12:01:59", first, found=MARKED, wanted=short), "destroy")
     assert one(look("12:02", first, found=MARKED, wanted=short), "destroy").reason == "Unhealthy"

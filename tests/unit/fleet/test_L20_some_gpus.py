@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Placement, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
 
-from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, wishes
+from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, specs
 
 KEY = "GpusMissing|lambda|tgp-a1b2c3d4-p-00001"
 
@@ -24,7 +24,7 @@ def run(found: int, rented: int, now: datetime = at("12:00"), since: datetime | 
         allocatable={"nvidia.com/gpu": found, **facts.pop("beside", {})}, taints=facts.pop("taints", ())
     )
     usual: dict[str, t.Any] = {"pods": (pod(requests={"nvidia.com/gpu": 1}),), "findings": {KEY: since} if since else {}}
-    return decide(seen(now, claims=(mine,), nodes=(shown,), instances=(instance(),), **{**usual, **facts}), wishes(asked))
+    return decide(seen(now, claims=(mine,), nodes=(shown,), instances=(instance(),), **{**usual, **facts}), specs(asked))
 
 
 @pytest.mark.parametrize(("found", "rented"), [(7, 8), (1, 2)])

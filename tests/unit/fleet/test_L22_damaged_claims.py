@@ -14,7 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.diff import
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import at, claim, decide, deletions, device, instance, node, node_class, of, offer, pool, seen, wishes
+from .build import at, claim, decide, deletions, device, instance, node, node_class, of, offer, pool, seen, specs
 
 NAME = "tgp-a1b2c3d4-p-00001"
 OTHER = "tgp-a1b2c3d4-p-00002"
@@ -45,7 +45,7 @@ def test_L22_nothing_of_a_damaged_claim_is_ended_or_adopted(mode: str, ready: bo
             tokens=(MadeToken("abc", NAME, at("12:10")),),
             findings=findings,
         ),
-        wishes(pool()),
+        specs(pool()),
         mode=mode,
     )
     assert not [one for one in found.actions if one.kind != "report" and one.name == NAME]
@@ -56,7 +56,7 @@ def test_L22_nothing_of_a_damaged_claim_is_ended_or_adopted(mode: str, ready: bo
 
 
 def test_L16_a_damaged_claim_counts_by_what_the_cloud_lists() -> None:
-    wanted = wishes(pool(), classes=[LIMITED], p=3)
+    wanted = specs(pool(), classes=[LIMITED], p=3)
     facts: dict[str, t.Any] = {"instances": (instance(),), "offers": (offer(),)}
     found = decide(world(**facts), wanted, mode="provision")
     assert len(of(found, "launch")) == 1, "two machines are the limit, and one may exist"
@@ -67,7 +67,7 @@ def test_L16_a_damaged_claim_counts_by_what_the_cloud_lists() -> None:
 def test_L16_nothing_is_launched_of_the_class_of_a_damaged_claim_without_a_machine() -> None:
     """Its price and its size are unknown: any limit may be reached already."""
     other = pool("q", node_class="d")
-    wanted = wishes(pool(), other, classes=[LIMITED, node_class("d")], p=3, q=1)
+    wanted = specs(pool(), other, classes=[LIMITED, node_class("d")], p=3, q=1)
     found = decide(world(offers=(offer(),)), wanted, mode="provision")
     assert [one.pool for one in of(found, "launch")] == ["default/q"]
     assert "cannot be read" in next(one.reason for one in found.shortfall if one.pool == "default/p")
@@ -75,12 +75,12 @@ def test_L16_nothing_is_launched_of_the_class_of_a_damaged_claim_without_a_machi
 
 def test_L16_a_damaged_claim_of_an_unknown_class_pauses_every_class() -> None:
     unknown = DamagedClaim("tgp-a1b2c3d4-gone-00001", "there", "torn")
-    found = decide(world(damaged=(unknown,), offers=(offer(),)), wishes(pool(), classes=[LIMITED], p=1), mode="provision")
+    found = decide(world(damaged=(unknown,), offers=(offer(),)), specs(pool(), classes=[LIMITED], p=1), mode="provision")
     assert not of(found, "launch")
 
 
 def test_L17_a_damaged_claim_is_one_of_the_wanted_machines() -> None:
-    found = decide(world(instances=(instance(),), offers=(offer(),)), wishes(pool(), p=1), mode="provision")
+    found = decide(world(instances=(instance(),), offers=(offer(),)), specs(pool(), p=1), mode="provision")
     assert not of(found, "launch") and not found.shortfall
 
 
@@ -88,13 +88,13 @@ def test_L22_other_machines_go_on_beside_a_damaged_claim() -> None:
     idle = claim(OTHER, idle_since=at("10:00"))
     busy_not = node(OTHER, annotations={"tgp.io/idle-since": "2026-08-20T10:00:00Z"})
     machines = (instance(), instance(OTHER))
-    found = decide(world(claims=(idle,), nodes=(node(), busy_not), instances=machines), wishes(pool()), mode="reap")
+    found = decide(world(claims=(idle,), nodes=(node(), busy_not), instances=machines), specs(pool()), mode="reap")
     assert [one.name for one in of(found, "destroy")] == [OTHER]
 
 
 @pytest.mark.parametrize("mode", ["reap", "autoscale", "provision", "everything", "destroy"])
 def test_L30_a_provider_that_cannot_be_read_is_a_failure_in_every_mode(mode: str) -> None:
-    found = decide(seen(clouds={"lambda": CloudView(problem="lambda: 401 Unauthorized")}), wishes(pool()), mode=mode)
+    found = decide(seen(clouds={"lambda": CloudView(problem="lambda: 401 Unauthorized")}), specs(pool()), mode=mode)
     assert any("401" in one for one in found.failures)
     assert [(one.kind, one.subject) for one in found.notices] == [("provider_unreadable", "lambda")]
 
@@ -103,7 +103,7 @@ def test_L30_a_provider_that_cannot_be_read_is_a_failure_in_every_mode(mode: str
 def test_L30_a_provider_of_other_documents_is_no_failure_of_this_run(mode: str) -> None:
     """Two teams share a store: the run of one has neither documents nor a key for the provider of the other."""
     clouds = {"lambda": CloudView((), ()), "vast": CloudView(problem="There is no API key of vast.", expected=False)}
-    found = decide(seen(claims=(claim(offer=offer(cloud="vast")),), nodes=(node(),), clouds=clouds), wishes(pool()), mode=mode)
+    found = decide(seen(claims=(claim(offer=offer(cloud="vast")),), nodes=(node(),), clouds=clouds), specs(pool()), mode=mode)
     assert (found.failures, found.notices, deletions(found)) == ((), (), [])
     assert any("vast could not be listed" in one and "No document of this run" in one for one in found.warnings)
 

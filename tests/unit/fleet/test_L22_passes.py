@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import MODES, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import ActionKind, Reason
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claim_sync import settle
@@ -82,7 +82,7 @@ def _after(one: Pass, mode: str) -> tuple[Pass, ...]:
 
 
 @given(world=worlds(), asked=wanted(), mode=st.sampled_from(MODES))
-def test_L26_a_pass_ends_machines_for_its_own_reasons_only(world: Observation, asked: Wishes, mode: str) -> None:
+def test_L26_a_pass_ends_machines_for_its_own_reasons_only(world: Observation, asked: Specs, mode: str) -> None:
     """Beside those whose end an earlier run has begun."""
     situation = Situation(world, asked, Settings(mode=mode), CAPABILITIES)
     draft = Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})

@@ -18,12 +18,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Dest
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans import view as plan_view
 
-from .build import CAPABILITIES, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
+from .build import CAPABILITIES, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, specs
 
 
 def test_L22_provision_launches_what_is_missing() -> None:
     observed = seen(claims=(claim(),), nodes=(node(),), instances=(instance(),), offers=(offer("0.50"), offer("0.42")), pods=None)
-    found = decide(observed, wishes(p=2), "provision")
+    found = decide(observed, specs(p=2), "provision")
     launched = one(found, "launch")
     assert launched.claim is not None and launched.price_hour == Decimal("0.42")
     made = launched.claim
@@ -34,26 +34,26 @@ def test_L22_provision_launches_what_is_missing() -> None:
 
 def test_L22_provision_twice_changes_nothing() -> None:
     observed = seen(claims=(claim(),), nodes=(node(),), instances=(instance(),), offers=(offer(),), pods=None)
-    settled = {action.name: action.claim for action in of(decide(observed, wishes(p=1), "provision"), "update") if action.claim}
+    settled = {action.name: action.claim for action in of(decide(observed, specs(p=1), "provision"), "update") if action.claim}
     assert settled and observed.claims is not None
     claims = tuple(settled.get(one.name, one) for one in observed.claims)
-    again = decide(dataclasses.replace(observed, claims=claims), wishes(p=1), "provision")
+    again = decide(dataclasses.replace(observed, claims=claims), specs(p=1), "provision")
     assert again.actions == ()
 
 
 def test_L22_request_is_exactly_one_and_min_nodes_is_a_demand() -> None:
     request = pool("r", request=True)
-    assert len(of(decide(seen(offers=(offer(),)), wishes(request), "provision"), "launch")) == 1
+    assert len(of(decide(seen(offers=(offer(),)), specs(request), "provision"), "launch")) == 1
     mine = claim(pool="default/r")
-    assert not of(decide(seen(claims=(mine,), offers=(offer(),)), wishes(request), "provision"), "launch")
-    floor = decide(seen(offers=(offer(),)), wishes(pool(min_nodes=7)), "provision")
+    assert not of(decide(seen(claims=(mine,), offers=(offer(),)), specs(request), "provision"), "launch")
+    floor = decide(seen(offers=(offer(),)), specs(pool(min_nodes=7)), "provision")
     assert len(of(floor, "launch")) == 5 and floor.shortfall[0].reason == "max_launch_per_run" and floor.shortfall[0].missing == 2
-    assert len(of(decide(seen(offers=(offer(),)), wishes(pool(min_nodes=2), p=7), "provision"), "launch")) == 7
-    assert not of(decide(seen(offers=(offer(),)), wishes(), "provision"), "launch")
+    assert len(of(decide(seen(offers=(offer(),)), specs(pool(min_nodes=2), p=7), "provision"), "launch")) == 7
+    assert not of(decide(seen(offers=(offer(),)), specs(), "provision"), "launch")
 
 
 def test_L22_who_names_a_pool_rents_for_no_other() -> None:
-    wanted = wishes(pool(), pool("q", min_nodes=1), pool("r", request=True), p=1)
+    wanted = specs(pool(), pool("q", min_nodes=1), pool("r", request=True), p=1)
     assert [action.pool for action in of(decide(seen(offers=(offer(),)), wanted, "provision"), "launch")] == ["default/p"]
     lost = claim("tgp-a1b2c3d4-q-00002", Phase.PENDING, pool="default/q", offer=offer())
     begun = decide(seen(claims=(lost,), offers=(offer(),)), wanted, "provision")
@@ -62,45 +62,45 @@ def test_L22_who_names_a_pool_rents_for_no_other() -> None:
 
 def test_L22_provision_never_removes() -> None:
     machines = [claim(f"tgp-a1b2c3d4-p-0000{place}") for place in range(3)]
-    found = decide(seen(claims=machines), wishes(p=1), "provision")
+    found = decide(seen(claims=machines), specs(p=1), "provision")
     assert not of(found, "destroy") and "wanted are 1" in found.warnings[0]
 
 
 @pytest.mark.parametrize("phase", [Phase.BOOTING, Phase.JOINING])
 def test_L22_unfinished_machines_are_resumed_and_counted(phase: Phase) -> None:
     young = claim(phase=phase, launch_started=at("11:50"))
-    found = decide(seen(claims=(young,), instances=(instance(),), offers=(offer(),)), wishes(p=1), "provision")
+    found = decide(seen(claims=(young,), instances=(instance(),), offers=(offer(),)), specs(p=1), "provision")
     assert of(found, "resume") and not of(found, "launch")
 
 
 def test_L22_pending_claim_goes_on_with_the_prices_of_now() -> None:
     stale = claim(phase=Phase.PENDING, offer=offer("0.39", id="sold-out"))
-    found = decide(seen(claims=(stale,), offers=(offer("0.45", id="now"),)), wishes(p=1), "provision")
+    found = decide(seen(claims=(stale,), offers=(offer("0.45", id="now"),)), specs(p=1), "provision")
     resumed = one(found, "resume")
     assert resumed.claim is not None and resumed.claim.offer.id == "now" and resumed.price_hour == Decimal("0.06")
-    limited = wishes(pool(max_hourly_price=Decimal("0.40")), p=1)
+    limited = specs(pool(max_hourly_price=Decimal("0.40")), p=1)
     stuck = decide(seen(claims=(stale,), offers=(offer("0.45", id="now"),)), limited, "provision")
     assert not of(stuck, "resume", "launch") and stuck.shortfall[0].reason == "maxHourlyPrice"
 
 
 def test_L22_nothing_is_rented_where_machines_or_offers_are_unknown() -> None:
     for view in (CloudView(None, (offer(),), "503"), CloudView((), None, "503")):
-        found = decide(seen(clouds={"lambda": view}), wishes(p=1), "provision")
+        found = decide(seen(clouds={"lambda": view}), specs(p=1), "provision")
         assert not of(found, "launch") and found.shortfall[0].reason.startswith("lambda: ") and "503" in found.warnings[0]
     other = {"lambda": CloudView(None), "vast": CloudView((), (offer("0.9", cloud="vast"),))}
-    both = wishes(classes=(node_class(clouds=("lambda", "vast")),), p=1)
+    both = specs(classes=(node_class(clouds=("lambda", "vast")),), p=1)
     assert one(decide(seen(clouds=other), both, "provision"), "launch").claim.cloud == "vast"  # type: ignore[union-attr]
 
 
 def test_L22_nothing_is_rented_without_the_mesh_it_needs() -> None:
-    found = decide(seen(devices=None, offers=(offer(),)), wishes(p=1), "provision")
+    found = decide(seen(devices=None, offers=(offer(),)), specs(p=1), "provision")
     assert not of(found, "launch") and found.shortfall[0].reason == "mesh unknown" and found.problems
-    without = wishes(classes=(node_class(mesh=MeshChoice(backend="none")),), p=1)
+    without = specs(classes=(node_class(mesh=MeshChoice(backend="none")),), p=1)
     assert of(decide(seen(devices=None, offers=(offer(),)), without, "provision"), "launch")
 
 
 def test_L22_reap_never_launches_and_reports_what_it_keeps() -> None:
-    found = decide(seen(claims=(claim(),), nodes=(node(),), instances=(instance(),), pods=(pod(),), offers=(offer(),)), wishes(p=5))
+    found = decide(seen(claims=(claim(),), nodes=(node(),), instances=(instance(),), pods=(pod(),), offers=(offer(),)), specs(p=5))
     kept = one(found, "report")
     assert not of(found, "launch", "destroy") and (kept.reason, kept.detail) == ("Kept", "busy: pod default/job")
 
@@ -126,7 +126,7 @@ def destroying(**what: t.Any) -> t.Any:
     going = claim("tgp-a1b2c3d4-p-00003", Phase.TERMINATING, deletion=Deletion("Empty", at("11:50")))
     machines = (instance("tgp-a1b2c3d4-p-00001"), instance("tgp-a1b2c3d4-q-00002"), instance("tgp-a1b2c3d4-x-00009", id="i-9"))
     observed = seen(claims=(*claims, going), instances=machines, nodes=())
-    return decide(observed, wishes(pool(), pool("empty")), "destroy", destroy=Destroy(**what))
+    return decide(observed, specs(pool(), pool("empty")), "destroy", destroy=Destroy(**what))
 
 
 def test_L22_destroy_takes_what_was_asked_for() -> None:
@@ -140,7 +140,10 @@ def test_L22_destroy_takes_what_was_asked_for() -> None:
     assert names(destroying(all=True)) == ["p-00001", "p-00003", "q-00002"]
     assert names(destroying()) == []
     assert not destroying(pools=("empty",)).problems
-    assert destroying(names=("typo",), pools=("nope",)).problems == ("There is no machine named typo.", "There is no pool nope.")
+    assert destroying(names=("typo",), pools=("nope",)).problems == (
+        "There is no machine named typo.",
+        "There is no pool nope.",
+    )
 
 
 @pytest.mark.parametrize("name", ["tgp-a1b2c3d4-x-00009", "i-9"])
@@ -161,12 +164,12 @@ def test_L22_status_decides_nothing() -> None:
 
 def test_L22_unknown_mode_is_refused() -> None:
     with pytest.raises(InvalidInput, match="no mode"):
-        plan(seen(), wishes(), Settings(mode="grow"), CAPABILITIES, "run-1")
+        plan(seen(), specs(), Settings(mode="grow"), CAPABILITIES, "run-1")
 
 
 def test_L22_view_shows_prices_and_is_json() -> None:
     observed = seen(claims=(claim(),), offers=(offer("0.345"),), nodes=(node(),), instances=(instance(),))
-    found = decide(observed, wishes(classes=(node_class(max_nodes=2),), p=3), "provision")
+    found = decide(observed, specs(classes=(node_class(max_nodes=2),), p=3), "provision")
     summary = plan_view.summary(found, observed)
     assert (summary["cost_hour_now"], summary["cost_hour_after"]) == ("0.42", "0.765")
     assert (summary["cost_day_now"], summary["cost_day_after"]) == ("10.08", "18.36")
@@ -200,6 +203,6 @@ def test_P05_plan_of_a_thousand_machines() -> None:
     observed = seen(claims=claims, nodes=nodes, instances=machines, pods=pods, offers=offers)
     for mode in ("reap", "provision"):
         begin = time.perf_counter()
-        found = decide(observed, wishes(p=1100), mode)
+        found = decide(observed, specs(p=1100), mode)
         print(f"{mode}: {time.perf_counter() - begin:.2f} s, {len(found.actions)} actions")
     assert len(of(found, "launch")) == 100

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Observation, Phase, Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Observation, Phase, Plan, Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.launch_backoff import key_of
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
@@ -23,12 +23,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.precondition
     StepCheck,
     check_plan,
     settings_of,
-    wishes_of,
+    specs_of,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, refuse_other, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, bound, make
 
-from .build import CAPABILITIES, CLUSTER, NOON, at, claim, device, instance, node, node_class, offer, one, pod, pool, seen, wishes
+from .build import CAPABILITIES, CLUSTER, NOON, at, claim, device, instance, node, node_class, offer, one, pod, pool, seen, specs
 
 LATER = at("12:05")
 IDLE = {"annotations": {"tgp.io/idle-since": "2026-08-20T11:40:00Z"}}
@@ -36,7 +36,7 @@ HELD = {"annotations": {**IDLE["annotations"], "tgp.io/do-not-disrupt": "true"}}
 ANOTHER = "its Node is another one now (UID other, in the plan uid-tgp-a1b2c3d4-p-0000n)"
 N = claim("tgp-a1b2c3d4-p-0000n", idle_since=at("11:40"), version="7")
 TWO = (pool(), pool("q"))
-WANTED = wishes(*TWO, q=1, p=0)
+WANTED = specs(*TWO, q=1, p=0)
 
 
 def world(now: t.Any = NOON, price: str | None = "0.42", **facts: t.Any) -> Observation:
@@ -46,18 +46,16 @@ def world(now: t.Any = NOON, price: str | None = "0.42", **facts: t.Any) -> Obse
     return seen(now, offers=offers, **{**usual, **facts})
 
 
-def saved(observed: Observation | None = None, wanted: Wishes = WANTED, mode: str = "everything", **settings: t.Any) -> SavedPlan:
+def saved(observed: Observation | None = None, wanted: Specs = WANTED, mode: str = "everything", **settings: t.Any) -> SavedPlan:
     chosen = Settings(mode=mode, **settings)
     observed = observed or world()
     made = make(plan(observed, wanted, chosen, CAPABILITIES, "run-1"), observed, wanted, chosen, "run-1")
     return from_record(json.loads(json.dumps(to_record(made))))
 
 
-def applied(
-    kept: SavedPlan, observed: Observation, wanted: Wishes = WANTED, closed: t.Any = None, **settings: t.Any
-) -> CheckedPlan:
+def applied(kept: SavedPlan, observed: Observation, wanted: Specs = WANTED, closed: t.Any = None, **settings: t.Any) -> CheckedPlan:
     chosen = settings_of(kept, Settings(**settings))
-    return check_plan(kept, observed, wishes_of(kept, wanted), chosen, CAPABILITIES, closed or {})
+    return check_plan(kept, observed, specs_of(kept, wanted), chosen, CAPABILITIES, closed or {})
 
 
 def words(found: CheckedPlan) -> dict[str, str]:
@@ -136,14 +134,14 @@ def test_L22_a_machine_that_may_not_go_any_more_stays(changed: dict[str, t.Any],
 
 
 def test_L22_another_reason_is_another_decision() -> None:
-    young = wishes(pool(expire_after=3600 + 240), pool("q"), q=1, p=0)  # over at 12:04
+    young = specs(pool(expire_after=3600 + 240), pool("q"), q=1, p=0)  # over at 12:04
     found = applied(saved(wanted=young), world(LATER), young)
     assert of(found, "destroy").result == "refused" and of(found, "destroy").why.startswith("now it would be Expired")
 
 
 def test_L22_what_was_given_back_meanwhile_is_done() -> None:
     found = applied(saved(), world(LATER, claims=(), instances=(), nodes=()), closed={N.name: at("12:02")})
-    assert (of(found, "destroy").result, of(found, "destroy").why) == ("done", "given back already")
+    assert (of(found, "destroy").result, of(found, "destroy").why) == ("done", "terminated already")
 
 
 def test_L22_facts_are_noted_and_nothing_is_added() -> None:
@@ -163,7 +161,7 @@ def test_L22_facts_are_noted_and_nothing_is_added() -> None:
 def test_L22_leftovers_that_went_by_themselves_are_done_and_unknown_ones_refused() -> None:
     lost = device("tgp-a1b2c3d4-p-00009", last_seen=at("11:00"))
     findings = {f"O9||{lost.id}": at("11:30")}
-    tagged = wishes(*TWO, classes=(node_class(),))
+    tagged = specs(*TWO, classes=(node_class(),))
     kept = saved(world(devices=(lost,), findings=findings), tagged, "reap")
     assert [step.kind for step in kept.steps] == ["destroy", "delete_device"]
     assert of(applied(kept, world(LATER, devices=(lost,), findings=findings), tagged), "delete_device").result == "applied"
@@ -204,10 +202,10 @@ def fresh(**facts: t.Any) -> Observation:
     return seen(facts.pop("now", LATER), **{"offers": (offer("0.42", id="g"),), **facts})
 
 
-Q = wishes(pool("q"), q=1)
+Q = specs(pool("q"), q=1)
 
 
-def one_launch(wanted: Wishes = Q, **settings: t.Any) -> tuple[SavedPlan, str]:
+def one_launch(wanted: Specs = Q, **settings: t.Any) -> tuple[SavedPlan, str]:
     kept = saved(fresh(now=NOON), wanted, "provision", **settings)
     (step,) = kept.steps
     return kept, step.name
@@ -265,7 +263,7 @@ def test_L22_a_launch_whose_answer_was_lost_for_good_goes_on_as_planned() -> Non
 def test_L22_a_name_that_was_used_is_never_used_again() -> None:
     kept, name = one_launch()
     closed = applied(kept, fresh(), Q, {name: at("12:01")})
-    assert (of(closed, "launch").result, of(closed, "launch").why) == ("done", "was launched and given back already")
+    assert (of(closed, "launch").result, of(closed, "launch").why) == ("done", "was launched and terminated already")
     lost = applied(kept, fresh(instances=(instance(name),)), Q)
     assert of(lost, "launch").result == "refused" and "without a claim" in of(lost, "launch").why
 
@@ -280,13 +278,13 @@ def test_L22_a_name_that_was_used_is_never_used_again() -> None:
         ({"devices": None}, Q, "mesh unknown"),
         ({"nodes": None}, Q, "nodes unknown"),
         ({"claims": None}, Q, "the claims could not be read"),
-        ({}, wishes(pool("other"), other=0), "no document describes its pool default/q any more"),
-        ({}, wishes(pool("q", generation="new"), q=1), "the documents of default/q were changed"),
-        ({}, wishes(pool("q"), classes=(node_class(generation="new"),), q=1), "the documents of default/q were changed"),
+        ({}, specs(pool("other"), other=0), "no document describes its pool default/q any more"),
+        ({}, specs(pool("q", generation="new"), q=1), "the documents of default/q were changed"),
+        ({}, specs(pool("q"), classes=(node_class(generation="new"),), q=1), "the documents of default/q were changed"),
         ({"claims": (claim("tgp-a1b2c3d4-q-00001", pool="default/q"),)}, Q, "default/q has as many machines as it wants by now"),
     ],
 )
-def test_L22_a_launch_whose_ground_is_gone_is_refused(changed: dict[str, t.Any], wanted: Wishes, why: str) -> None:
+def test_L22_a_launch_whose_ground_is_gone_is_refused(changed: dict[str, t.Any], wanted: Specs, why: str) -> None:
     kept, _name = one_launch()
     if changed.get("claims"):
         changed = {**changed, "instances": (instance("tgp-a1b2c3d4-q-00001"),), "nodes": (node("tgp-a1b2c3d4-q-00001"),)}
@@ -295,7 +293,7 @@ def test_L22_a_launch_whose_ground_is_gone_is_refused(changed: dict[str, t.Any],
 
 
 def test_L22_a_limit_that_is_reached_meanwhile_refuses_what_does_not_fit() -> None:
-    wanted = wishes(pool("q"), pool("p"), classes=(node_class(max_hourly_cost=Decimal("1.26")),), q=2)
+    wanted = specs(pool("q"), pool("p"), classes=(node_class(max_hourly_cost=Decimal("1.26")),), q=2)
     kept = saved(fresh(now=NOON), wanted, "provision")
     assert len(kept.steps) == 2
     stranger: dict[str, t.Any] = {"claims": (claim(),), "instances": (instance(),), "nodes": (node(),)}
@@ -316,7 +314,7 @@ def test_L22_the_narrower_limit_of_both_runs_counts() -> None:
 
 
 def test_L22_the_wanted_number_is_that_of_the_plan() -> None:
-    wanted = wishes(pool("q"), q=3)
+    wanted = specs(pool("q"), q=3)
     kept = saved(fresh(now=NOON), wanted, "provision")
     assert len(kept.steps) == 3
     here: dict[str, t.Any] = {"claims": (claim("tgp-a1b2c3d4-q-0000x", pool="default/q"),)}
@@ -334,7 +332,7 @@ def test_L22_only_choices_within_the_bound_stay() -> None:
 
 def test_L22_everything_neither_gives_back_nor_rents_the_same_shape_in_one_run() -> None:
     """L-18: a pool that grows gives nothing back."""
-    found = plan(world(), wishes(*TWO, p=2), Settings(mode="everything"), CAPABILITIES, "run-1")
+    found = plan(world(), specs(*TWO, p=2), Settings(mode="everything"), CAPABILITIES, "run-1")
     assert [one.kind for one in found.actions if one.kind in ("launch", "destroy")] == ["launch"]
     kept = [action for action in found.actions if action.kind == "report" and action.name == N.name]
     assert "of the same shape is still joining" in kept[0].detail
@@ -342,7 +340,7 @@ def test_L22_everything_neither_gives_back_nor_rents_the_same_shape_in_one_run()
 
 def test_L22_everything_is_reap_where_nothing_is_wanted() -> None:
     for mode in ("reap", "everything"):
-        found = plan(world(), wishes(), Settings(mode=mode), CAPABILITIES, "run-1")
+        found = plan(world(), specs(), Settings(mode=mode), CAPABILITIES, "run-1")
         assert one(Plan(tuple(a for a in found.actions if a.kind == "destroy")), "destroy").reason == "Empty"
 
 
@@ -436,6 +434,6 @@ def test_L22_the_hash_is_of_claims_nodes_and_prices() -> None:
 
 
 def test_L22_an_applied_launch_waits_for_all_slices() -> None:
-    sliced = wishes(pool("q", slices=4), q=1)
+    sliced = specs(pool("q", slices=4), q=1)
     kept, two = saved(seen(offers=(offer(id="g", gpu_count=2),)), sliced), seen(LATER, offers=(offer(id="g", gpu_count=2),))
     assert launched(applied(kept, two, sliced)).expected_gpus == 8

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim, Observation, Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim, Observation, Plan, Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import counts
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
@@ -17,7 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.precondition
     CheckedPlan,
     check_plan,
     settings_of,
-    wishes_of,
+    specs_of,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, is_step, make
@@ -30,7 +30,7 @@ from .test_L24_invariants import UNREADABLE, blinded, wanted, worlds
 MODES = st.sampled_from(["provision", "reap", "everything", "autoscale", "destroy"])
 
 
-def planned(world: Observation, asked: Wishes, mode: str) -> tuple[Plan, SavedPlan]:
+def planned(world: Observation, asked: Specs, mode: str) -> tuple[Plan, SavedPlan]:
     """Claims have versions, as every store gives them."""
     chosen = Settings(mode=mode, destroy=Destroy(all=mode == "destroy"))
     found = plan(world, asked, chosen, CAPABILITIES, "run-1")
@@ -41,8 +41,8 @@ def versioned(world: Observation) -> Observation:
     return dataclasses.replace(world, claims=tuple(dataclasses.replace(one, version=f"v-{one.name}") for one in world.claims or ()))
 
 
-def applied(kept: SavedPlan, world: Observation, asked: Wishes) -> CheckedPlan:
-    return check_plan(kept, world, wishes_of(kept, asked), settings_of(kept, Settings()), CAPABILITIES, {})
+def applied(kept: SavedPlan, world: Observation, asked: Specs) -> CheckedPlan:
+    return check_plan(kept, world, specs_of(kept, asked), settings_of(kept, Settings()), CAPABILITIES, {})
 
 
 def plain(action: Action) -> tuple[t.Any, ...]:
@@ -51,7 +51,7 @@ def plain(action: Action) -> tuple[t.Any, ...]:
 
 @settings(deadline=None, max_examples=60)
 @given(worlds(), wanted(), MODES)
-def test_L22_applied_at_once_a_plan_is_done_as_it_stands(world: Observation, asked: Wishes, mode: str) -> None:
+def test_L22_applied_at_once_a_plan_is_done_as_it_stands(world: Observation, asked: Specs, mode: str) -> None:
     world = versioned(world)
     found, kept = planned(world, asked, mode)
     checked = applied(kept, world, asked)
@@ -71,7 +71,7 @@ def test_L22_applied_at_once_a_plan_is_done_as_it_stands(world: Observation, ask
 
 @settings(deadline=None, max_examples=60)
 @given(worlds(), worlds(), wanted(), MODES)
-def test_L22_in_another_world_nothing_is_added(before: Observation, after: Observation, asked: Wishes, mode: str) -> None:
+def test_L22_in_another_world_nothing_is_added(before: Observation, after: Observation, asked: Specs, mode: str) -> None:
     before, after = versioned(before), versioned(after)
     _found, kept = planned(before, asked, mode)
     checked = applied(kept, after, asked)
@@ -88,7 +88,7 @@ def test_L22_in_another_world_nothing_is_added(before: Observation, after: Obser
     _within_limits(done, after, asked)
 
 
-def _within_limits(done: t.Sequence[Action], world: Observation, asked: Wishes) -> None:
+def _within_limits(done: t.Sequence[Action], world: Observation, asked: Specs) -> None:
     """With everything that may be billed, claims that wait for their create call anew left out, no launch goes beyond a limit."""
     rented = {
         one.name: one.claim for one in done if one.kind in ("launch", "resume") and one.claim and one.claim.launch_started is None
@@ -109,7 +109,7 @@ def _may_be_billed(claim: Claim) -> bool:
 
 @settings(deadline=None, max_examples=60)
 @given(worlds(), wanted(), MODES, st.sampled_from(UNREADABLE))
-def test_L22_what_cannot_be_read_adds_nothing(world: Observation, asked: Wishes, mode: str, what: str) -> None:
+def test_L22_what_cannot_be_read_adds_nothing(world: Observation, asked: Specs, mode: str, what: str) -> None:
     world = versioned(world)
     _found, kept = planned(world, asked, mode)
     blind = blinded(world, what)

@@ -22,14 +22,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Offer,
     Phase,
     Plan,
-    Wishes,
+    Specs,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import counts
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership, ownership_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .build import CLUSTER, NOON, claim, decide, deletions, device, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import CLUSTER, NOON, claim, decide, deletions, device, instance, node, node_class, of, offer, pod, pool, seen, specs
 
 NAMES = [f"tgp-a1b2c3d4-{'pq'[place // 3]}-0000{place}" for place in range(6)]
 STRANGERS = ["tgp-ffffffff-p-00099", "workstation"]
@@ -100,14 +100,14 @@ def worlds(draw: t.Any) -> Observation:
 
 
 @st.composite
-def wanted(draw: t.Any) -> Wishes:
+def wanted(draw: t.Any) -> Specs:
     made = node_class(
         max_nodes=draw(st.integers(0, 6)),
         max_hourly_cost=Decimal(draw(st.sampled_from(["0.42", "1.00", "3.30"]))),
         resources={"nvidia.com/gpu": draw(st.integers(0, 16))},
     )
     pools = (pool("p", max_nodes=draw(st.none() | st.integers(0, 3))), pool("q", min_nodes=draw(st.integers(0, 2)), weight=5))
-    return wishes(*pools, classes=(made,), p=draw(st.integers(0, 5)))
+    return specs(*pools, classes=(made,), p=draw(st.integers(0, 5)))
 
 
 _modes = st.sampled_from(["provision", "reap", "destroy", "status"])
@@ -125,14 +125,14 @@ def shuffled(world: Observation, order: random.Random) -> Observation:
 
 @settings(deadline=None)
 @given(worlds(), wanted(), _modes, _random)
-def test_I8_the_order_of_the_input_does_not_matter(world: Observation, asked: Wishes, mode: str, order: random.Random) -> None:
+def test_I8_the_order_of_the_input_does_not_matter(world: Observation, asked: Specs, mode: str, order: random.Random) -> None:
     mixed = dataclasses.replace(asked, pools=tuple(order.sample(asked.pools, 2)))
     assert decide(shuffled(world, order), mixed, mode) == decide(world, asked, mode)
 
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I1_a_plan_never_goes_beyond_the_limits(world: Observation, asked: Wishes) -> None:
+def test_I1_a_plan_never_goes_beyond_the_limits(world: Observation, asked: Specs) -> None:
     found = decide(world, asked, "provision")
     touched = {action.name: action.claim for action in of(found, "resume") if action.claim}
     settled = {action.name: action.claim for action in of(found, "resume", "update") if action.claim}
@@ -154,7 +154,7 @@ def test_I1_a_plan_never_goes_beyond_the_limits(world: Observation, asked: Wishe
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I1_stock_is_never_promised_twice(world: Observation, asked: Wishes) -> None:
+def test_I1_stock_is_never_promised_twice(world: Observation, asked: Specs) -> None:
     taken = [action.claim.offer for action in of(decide(world, asked, "provision"), "launch", "resume") if action.claim]
     for one in world.clouds["lambda"].offers or ():
         fresh = [made for made in taken if made == one]
@@ -173,7 +173,7 @@ def blinded(world: Observation, what: str) -> Observation:
 
 @settings(deadline=None)
 @given(worlds(), wanted(), st.sampled_from(UNREADABLE))
-def test_I3_unknown_never_deletes(world: Observation, asked: Wishes, what: str) -> None:
+def test_I3_unknown_never_deletes(world: Observation, asked: Specs, what: str) -> None:
     found = decide(blinded(world, what), asked)
     reasons = {(action.kind, action.reason) for action in deletions(found)}
     decided_before = {"LaunchFailed", "Empty", "Manual", "Expired"}
@@ -190,14 +190,14 @@ def test_I3_unknown_never_deletes(world: Observation, asked: Wishes, what: str) 
 
 @settings(deadline=None)
 @given(worlds(), wanted(), _modes)
-def test_I3_only_ours_is_ever_deleted(world: Observation, asked: Wishes, mode: str) -> None:
+def test_I3_only_ours_is_ever_deleted(world: Observation, asked: Specs, mode: str) -> None:
     found = decide(world, asked, mode)
     assert all(ownership_of(action.name, CLUSTER) is Ownership.OURS for action in deletions(found))
 
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I4_a_ready_node_protects_a_machine_the_cloud_does_not_list(world: Observation, asked: Wishes) -> None:
+def test_I4_a_ready_node_protects_a_machine_the_cloud_does_not_list(world: Observation, asked: Specs) -> None:
     view = world.clouds["lambda"]
     empty = dataclasses.replace(world, clouds={"lambda": CloudView((), view.offers)})
     ready = {one.name for one in world.nodes or () if one.ready}
@@ -208,7 +208,7 @@ def test_I4_a_ready_node_protects_a_machine_the_cloud_does_not_list(world: Obser
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I7_no_name_is_used_twice(world: Observation, asked: Wishes) -> None:
+def test_I7_no_name_is_used_twice(world: Observation, asked: Specs) -> None:
     names = [action.name for action in of(decide(world, asked, "provision"), "launch")]
     known = {one.name for one in world.claims or ()} | {one.name for one in world.nodes or ()}
     known |= {one.hostname for one in world.devices or ()} | {one.name for one in world.clouds["lambda"].instances or ()}
@@ -217,14 +217,14 @@ def test_I7_no_name_is_used_twice(world: Observation, asked: Wishes) -> None:
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I14_status_writes_nothing(world: Observation, asked: Wishes) -> None:
+def test_I14_status_writes_nothing(world: Observation, asked: Specs) -> None:
     assert {action.kind for action in decide(world, asked, "status").actions} <= {"report"}
 
 
 def test_one_claim_is_written_by_at_most_one_action() -> None:
     @settings(deadline=None)
     @given(worlds(), wanted(), _modes)
-    def check(world: Observation, asked: Wishes, mode: str) -> None:
+    def check(world: Observation, asked: Specs, mode: str) -> None:
         names = [action.name for action in decide(world, asked, mode).actions if action.claim is not None]
         assert len(set(names)) == len(names)
 
@@ -304,7 +304,7 @@ _plain_offers = st.sampled_from([(offer("0.42", id="a"),), (offer("0.25", id="a"
 
 @settings(deadline=None)
 @given(_plain_offers, wanted())
-def test_I8_after_an_applied_provision_nothing_is_left_to_do(offers: tuple[Offer, ...], asked: Wishes) -> None:
+def test_I8_after_an_applied_provision_nothing_is_left_to_do(offers: tuple[Offer, ...], asked: Specs) -> None:
     world = seen(offers=offers)
     first = decide(world, asked, "provision")
     after = applied(world, first)
@@ -319,7 +319,7 @@ def test_I8_after_an_applied_provision_nothing_is_left_to_do(offers: tuple[Offer
 
 @settings(deadline=None, max_examples=60)
 @given(worlds(), wanted())
-def test_I8_after_an_applied_reap_nothing_is_left_to_do(world: Observation, asked: Wishes) -> None:
+def test_I8_after_an_applied_reap_nothing_is_left_to_do(world: Observation, asked: Specs) -> None:
     """The same moment again: facts recorded, deletions done, no change outside."""
     first = applied(world, decide(world, asked))
     second = decide(first, asked)
@@ -330,8 +330,8 @@ def test_I8_after_an_applied_reap_nothing_is_left_to_do(world: Observation, aske
 
 @settings(deadline=None, max_examples=40)
 @given(worlds(), wanted())
-def test_I10_without_demand_everything_ends(world: Observation, asked: Wishes) -> None:
-    """No pods, no wishes, no faults, time passes: nothing of ours is left, and nothing of others is touched."""
+def test_I10_without_demand_everything_ends(world: Observation, asked: Specs) -> None:
+    """No pods, no specs, no faults, time passes: nothing of ours is left, and nothing of others is touched."""
     machines = tuple(
         dataclasses.replace(one, state=InstanceState.RUNNING)
         if one.state is InstanceState.UNKNOWN

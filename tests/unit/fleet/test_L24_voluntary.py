@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Placement,
     Plan,
     Pool,
-    Wishes,
+    Specs,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
@@ -32,7 +32,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .build import NOON, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
+from .build import NOON, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, specs
 from .test_L24_invariants import shuffled
 
 NAMES = [f"tgp-a1b2c3d4-{'pq'[place // 4]}-0000{place}" for place in range(8)]
@@ -95,7 +95,7 @@ _budgets = st.lists(
 
 
 @st.composite
-def wanted(draw: t.Any) -> Wishes:
+def wanted(draw: t.Any) -> Specs:
     pools = [
         pool(
             name,
@@ -107,7 +107,7 @@ def wanted(draw: t.Any) -> Wishes:
         )
         for name in "pq"
     ]
-    return wishes(*pools, classes=(NOW,))
+    return specs(*pools, classes=(NOW,))
 
 
 def gone(found: Plan, each: Pool, *reasons: str) -> list[Action]:
@@ -116,7 +116,7 @@ def gone(found: Plan, each: Pool, *reasons: str) -> list[Action]:
 
 @settings(deadline=None)
 @given(worlds(), wanted(), st.none() | st.integers(0, 4))
-def test_L06_no_plan_goes_beyond_a_budget(world: Observation, asked: Wishes, most: int | None) -> None:
+def test_L06_no_plan_goes_beyond_a_budget(world: Observation, asked: Specs, most: int | None) -> None:
     found = decide(world, asked, max_remove_per_run=most, allow_mass_delete=True)
     for each in asked.pools:
         claims = [one for one in world.claims or () if one.pool == each.key]
@@ -138,7 +138,7 @@ def test_L06_no_plan_goes_beyond_a_budget(world: Observation, asked: Wishes, mos
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_L07_nothing_held_and_no_pod_that_must_not_move_is_disturbed(world: Observation, asked: Wishes) -> None:
+def test_L07_nothing_held_and_no_pod_that_must_not_move_is_disturbed(world: Observation, asked: Specs) -> None:
     found = decide(world, asked, max_remove_per_run=8, allow_mass_delete=True)
     by_name = {one.name: one for one in world.nodes or ()}
     for one in of(found, "destroy"):
@@ -150,7 +150,7 @@ def test_L07_nothing_held_and_no_pod_that_must_not_move_is_disturbed(world: Obse
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_L05_every_moved_gpu_has_a_place_that_stays(world: Observation, asked: Wishes) -> None:
+def test_L05_every_moved_gpu_has_a_place_that_stays(world: Observation, asked: Specs) -> None:
     """What Underutilized takes away fits, in sum, into what is free on the usable nodes that stay."""
     found = decide(world, asked, max_remove_per_run=8, allow_mass_delete=True)
     going = {one.name for one in of(found, "destroy")}
@@ -171,7 +171,7 @@ def test_L05_every_moved_gpu_has_a_place_that_stays(world: Observation, asked: W
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I3_unknown_pods_disturb_nobody(world: Observation, asked: Wishes) -> None:
+def test_I3_unknown_pods_disturb_nobody(world: Observation, asked: Specs) -> None:
     found = decide(dataclasses.replace(world, pods=None), asked)
     assert not [one for one in of(found, "destroy") if one.reason in REASONS]
 
@@ -179,7 +179,7 @@ def test_I3_unknown_pods_disturb_nobody(world: Observation, asked: Wishes) -> No
 @settings(deadline=None)
 @given(worlds(), wanted(), st.randoms(use_true_random=False))
 def test_I8_the_order_of_the_input_does_not_matter_for_what_can_wait(
-    world: Observation, asked: Wishes, order: random.Random
+    world: Observation, asked: Specs, order: random.Random
 ) -> None:
     mixed = dataclasses.replace(asked, pools=tuple(order.sample(asked.pools, 2)))
     assert decide(shuffled(world, order), mixed) == decide(world, asked)
@@ -187,7 +187,7 @@ def test_I8_the_order_of_the_input_does_not_matter_for_what_can_wait(
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_I9_a_second_look_at_what_was_only_noted_changes_nothing(world: Observation, asked: Wishes) -> None:
+def test_I9_a_second_look_at_what_was_only_noted_changes_nothing(world: Observation, asked: Specs) -> None:
     """Facts are written once: after them, the same moment again has the same ends in mind and nothing new to note."""
     first = decide(world, asked)
     noted = {one.name: one.claim for one in of(first, "update") if one.claim is not None}
@@ -199,7 +199,7 @@ def test_I9_a_second_look_at_what_was_only_noted_changes_nothing(world: Observat
 
 @settings(deadline=None)
 @given(worlds(), wanted())
-def test_L22_one_decision_per_claim_and_nothing_said_for_keeping_what_goes(world: Observation, asked: Wishes) -> None:
+def test_L22_one_decision_per_claim_and_nothing_said_for_keeping_what_goes(world: Observation, asked: Specs) -> None:
     found = decide(world, asked)
     names = [one.name for one in found.actions if one.claim is not None]
     assert len(set(names)) == len(names)
@@ -210,7 +210,7 @@ def test_L22_one_decision_per_claim_and_nothing_said_for_keeping_what_goes(world
 @settings(deadline=None)
 @given(worlds(), wanted(), st.sampled_from(["workload", "gpu", "all"]))
 def test_I17_nothing_that_can_wait_ends_under_a_claim_or_moves_what_may_fit_nowhere(
-    world: Observation, asked: Wishes, idle_mode: str
+    world: Observation, asked: Specs, idle_mode: str
 ) -> None:
     asked = dataclasses.replace(asked, pools=tuple(dataclasses.replace(one, idle_mode=idle_mode) for one in asked.pools))
     for action in of(decide(world, asked, allow_mass_delete=True), "destroy"):

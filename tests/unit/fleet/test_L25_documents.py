@@ -20,25 +20,25 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Pool,
     SecretRef,
     Source,
+    Specs,
     Window,
-    Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import follow, from_record, remembered, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Mode, mode_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
+from .build import at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, specs
 
 A, B = "file:/etc/tgp/a", "file:/etc/tgp/b"
 REQUEST = pool("job-1", namespace="tgp-system", request=True, consolidate_after=None, expire_after=7200, source=A)
 OTHER = pool("other", source=A)
 
 
-def given_(*pools: Pool, source: str = A, problem: str = "", **more: t.Any) -> Wishes:
+def given_(*pools: Pool, source: str = A, problem: str = "", **more: t.Any) -> Specs:
     """A run over one source with these documents."""
     read = {source: Source(tuple(one.key for one in pools), problem)}
-    return dataclasses.replace(wishes(*(pools or (OTHER,))), pools=pools, sources=read, **more)
+    return dataclasses.replace(specs(*(pools or (OTHER,))), pools=pools, sources=read, **more)
 
 
 def machine(document: Pool = REQUEST, name: str = "tgp-a1b2c3d4-p-00001", **facts: t.Any) -> Claim:
@@ -53,7 +53,7 @@ class Life:
         self.claim, self.findings, self.world = first, {}, {"pods": (pod(),), **world}
         self.plan = Plan()
 
-    def run(self, when: datetime | str, wanted: Wishes, mode: str = "reap") -> list[str]:
+    def run(self, when: datetime | str, wanted: Specs, mode: str = "reap") -> list[str]:
         """The reasons for which the machine goes now, at most one."""
         now = at(when) if isinstance(when, str) else when
         observed = seen(now, claims=(self.claim,), nodes=(node(),), instances=(instance(),), findings=self.findings, **self.world)
@@ -110,11 +110,11 @@ def test_L25_a_run_over_other_documents_ends_it_by_its_own_limits() -> None:
         given_(problem="/etc/tgp/a holds no document."),
         given_(OTHER, problem="/etc/tgp/a could not be read in whole."),
         given_(OTHER, source=B),
-        wishes(OTHER),
+        specs(OTHER),
     ],
     ids=["emptied folder", "broken file", "another source", "inline documents"],
 )
-def test_L25_what_is_unknown_ends_nothing(read: Wishes) -> None:
+def test_L25_what_is_unknown_ends_nothing(read: Specs) -> None:
     life = Life(machine(dataclasses.replace(REQUEST, expire_after=None)))
     for hour in range(12, 20):
         assert life.run(f"{hour}:00", read) == []
@@ -226,7 +226,7 @@ def test_L25_the_claim_follows_its_document_while_it_is_valid() -> None:
 
 def test_L25_a_faulty_document_pauses_its_pool_and_leaves_its_machine_under_the_claims_limits() -> None:
     said = pool("p", min_nodes=1, consolidate_after=600, source=A)
-    sentence = "p.yml#1: spec.maxHourlyPrice: 'cheap' is no amount."
+    sentence = "p.yml#1: spec.maxHourlyPrice: 'cheap' is not an amount."
     faulty = given_(OTHER, paused={said.key: sentence}, faults={"p.yml#1": (sentence,)})
     observed = seen(at("12:30"), claims=(machine(said),), nodes=(node(annotations={"tgp.io/idle-since": "2026-08-20T12:00:00Z"}),),
                     instances=(instance(),), offers=(offer(),))  # fmt: skip

@@ -21,7 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan_builder impor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import CAPABILITIES, NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
+from .build import CAPABILITIES, NOON, at, claim, decide, instance, node, of, pod, pool, seen, specs
 
 _reasons = st.sampled_from(ORDER)
 _phases = st.sampled_from([Phase.PROVISIONING, Phase.JOINING, Phase.READY])
@@ -39,7 +39,7 @@ def deletion(name: str, **facts: t.Any) -> Deletion:
 
 def drafted(one: Claim) -> Draft:
     situation = Situation(
-        seen(claims=(one,), instances=(instance(),), nodes=(node(),)), wishes(), Settings(mode="reap"), CAPABILITIES
+        seen(claims=(one,), instances=(instance(),), nodes=(node(),)), specs(), Settings(mode="reap"), CAPABILITIES
     )
     return Draft(situation, {one.name: settle(one, situation)})
 
@@ -94,7 +94,7 @@ def plan_of(one: Claim, asked: Pool, **facts: t.Any) -> Action:
         "instances": (instance(),),
         "pods": (pod(),),
     }
-    found = of(decide(seen(facts.pop("now", NOON), **{**usual, **facts}), wishes(asked), **settings), "destroy")
+    found = of(decide(seen(facts.pop("now", NOON), **{**usual, **facts}), specs(asked), **settings), "destroy")
     assert len(found) == 1
     return found[0]
 

@@ -18,7 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, deletions, followed, instance, node, of, offer, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, deletions, followed, instance, node, of, offer, pod, pool, seen, specs
 from .test_L24_voluntary import wanted, worlds
 
 HOUR = timedelta(hours=1)
@@ -32,7 +32,7 @@ def observed(offset: float | None, now: datetime = NOON, **facts: t.Any) -> Obse
 def test_L27_two_hours_ahead_at_71_minutes_of_three_hours_nothing_ends() -> None:
     """[E] host +7200 s, expireAfter 3h, true age 71 min."""
     now = at("12:11") + 2 * HOUR
-    asked = wishes(pool(expire_after=3 * 3600))
+    asked = specs(pool(expire_after=3 * 3600))
     assert [one.reason for one in of(decide(observed(None, now), asked), "destroy")] == ["Expired"], "unknown: as before"
     found = decide(observed(-7200.0, now), asked)
     assert not found.actions and found.problems[0].startswith("The clock of this host is 2h ahead of that of kubernetes.")
@@ -41,7 +41,7 @@ def test_L27_two_hours_ahead_at_71_minutes_of_three_hours_nothing_ends() -> None
 
 @pytest.mark.parametrize(("offset", "wrong"), [(120.0, False), (-120.0, False), (120.5, True), (-121.0, True), (0.0, False)])
 def test_L27_the_limit_is_two_minutes(offset: float, wrong: bool) -> None:
-    found = decide(observed(offset, at("14:11")), wishes(pool(expire_after=3 * 3600)))
+    found = decide(observed(offset, at("14:11")), specs(pool(expire_after=3 * 3600)))
     assert bool(found.problems) is wrong and bool(of(found, "destroy")) is not wrong
 
 
@@ -49,7 +49,7 @@ def test_L27_the_limit_is_two_minutes(offset: float, wrong: bool) -> None:
 def test_L27_nothing_is_launched_by_a_wrong_clock(mode: str) -> None:
     world = observed(7200.0, claims=(), nodes=(), instances=(), pods=(), offers=(offer(),))
     right = dataclasses.replace(world, clock_offset=0.0)
-    asked = wishes(pool(min_nodes=1), p=1)
+    asked = specs(pool(min_nodes=1), p=1)
     assert len(of(decide(right, asked, mode), "launch")) == 1
     assert not of(decide(world, asked, mode), "launch")
 
@@ -71,7 +71,7 @@ def test_L27_what_a_person_asks_for_goes_on() -> None:
     ],
 )
 def test_L27_of_ends_under_way_those_go_on_that_hang_on_no_time(reason: str, phase: Phase, goes_on: bool) -> None:
-    ending = followed(claim(phase=phase, deletion=Deletion(reason, at("11:40"))), wishes())
+    ending = followed(claim(phase=phase, deletion=Deletion(reason, at("11:40"))), specs())
     found = decide(observed(-7200.0, claims=(ending,)))
     assert [one.claim for one in found.actions] == ([ending] if goes_on else []), "the record stays as it is"
 

@@ -25,7 +25,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, instance, node, of, offer, one, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, of, offer, one, pod, pool, seen, specs
 from .pods import waiting
 from .test_L24_invariants import applied, changes
 
@@ -50,7 +50,7 @@ def rounds(start: Observation, wanted: Pool, mode: str, number: int, **nodes: in
     plans, current = [], start
     for _turn in range(number):
         for kind in (mode, "reap"):
-            found = decide(current, wishes(wanted, **nodes), kind)
+            found = decide(current, specs(wanted, **nodes), kind)
             plans.append(found)
             current = applied(current, found)
         current = dataclasses.replace(current, now=current.now + timedelta(minutes=20))
@@ -75,16 +75,16 @@ def test_L29_a_plan_does_not_end_what_it_wants() -> None:
     idle = world(machine(1), now=at("13:00"))
     old = node("tgp-a1b2c3d4-p-00001", annotations={"tgp.io/idle-since": "2026-08-20T12:00:00Z"})
     idle = dataclasses.replace(idle, nodes=(old,))
-    asked = decide(idle, wishes(pool(), p=1), "everything")
+    asked = decide(idle, specs(pool(), p=1), "everything")
     assert changes(asked) == [] or not of(asked, "destroy", "launch")
     assert any("kept for nodes 1" in one.detail for one in of(asked, "report"))
-    assert one(decide(idle, wishes(pool(), p=0), "everything"), "destroy").reason == "Empty"
-    assert one(decide(idle, wishes(pool()), "everything"), "destroy").reason == "Empty"
+    assert one(decide(idle, specs(pool(), p=0), "everything"), "destroy").reason == "Empty"
+    assert one(decide(idle, specs(pool()), "everything"), "destroy").reason == "Empty"
 
 
 def test_L29_what_expires_is_replaced_in_the_same_plan() -> None:
     old = claim(launch_started=at("01:00"))
-    found = decide(world((old, instance(), node())), wishes(pool(min_nodes=1, expire_after=3600)), "everything")
+    found = decide(world((old, instance(), node())), specs(pool(min_nodes=1, expire_after=3600)), "everything")
     assert one(found, "destroy").reason == "Expired" and len(of(found, "launch")) == 1
 
 
@@ -94,10 +94,10 @@ def test_L29_what_expires_is_replaced_in_the_same_plan() -> None:
 @pytest.mark.parametrize("mode", LAUNCHING)
 def test_L29_replicas_is_an_exact_number_that_ignores_pods(mode: str) -> None:
     for number in (0, 1, 7):
-        found = decide(world(pods=(waiting(gpus=8),)), wishes(pool(replicas=number)), mode)
+        found = decide(world(pods=(waiting(gpus=8),)), specs(pool(replicas=number)), mode)
         assert len(of(found, "launch")) == number
     if mode == "autoscale":
-        found = decide(world(pods=(waiting(),)), wishes(pool(replicas=0)), mode)
+        found = decide(world(pods=(waiting(),)), specs(pool(replicas=0)), mode)
         assert [one.reason for one in found.waiting] == ["its replicas is 0, an exact number that does not follow pods"]
 
 
@@ -105,7 +105,7 @@ def test_L29_replicas_is_an_exact_number_that_ignores_pods(mode: str) -> None:
 def test_L29_machines_above_replicas_end_as_soon_as_they_have_no_work(mode: str) -> None:
     patient = pool(replicas=1, consolidate_after=None, consolidation_policy="Never", min_age=3600)
     three = world(machine(1, "0.42"), machine(2, "0.60"), machine(3, "0.39"))
-    found = decide(three, wishes(patient), mode)
+    found = decide(three, specs(patient), mode)
     assert [(one.name[-1], one.reason) for one in of(found, "destroy")] == [("1", "Empty"), ("2", "Empty")]
     assert all("above replicas 1" in one.detail for one in of(found, "destroy"))
     assert any("idle, kept for replicas 1" in one.detail for one in of(found, "report"))
@@ -114,26 +114,26 @@ def test_L29_machines_above_replicas_end_as_soon_as_they_have_no_work(mode: str)
 @pytest.mark.parametrize("mode", ["reap", "everything", "autoscale"])
 def test_L29_busy_machines_are_not_ended_by_replicas(mode: str) -> None:
     busy = (pod("a"), pod("b", node="tgp-a1b2c3d4-p-00002"))
-    found = decide(world(machine(1), machine(2), machine(3), pods=busy), wishes(pool(replicas=1)), mode)
+    found = decide(world(machine(1), machine(2), machine(3), pods=busy), specs(pool(replicas=1)), mode)
     assert [one.name[-1] for one in of(found, "destroy")] == ["3"], "the busy ones fill the number, the idle one is above it"
 
 
 def test_L29_provision_never_ends_what_is_above_replicas() -> None:
-    assert not of(decide(world(machine(1), machine(2)), wishes(pool(replicas=1)), "provision"), "destroy", "launch")
+    assert not of(decide(world(machine(1), machine(2)), specs(pool(replicas=1)), "provision"), "destroy", "launch")
 
 
 @pytest.mark.parametrize("mode", LAUNCHING)
 def test_L29_interrupted_launches_above_replicas_are_dropped(mode: str) -> None:
     begun = tuple(claim(f"tgp-a1b2c3d4-p-0000{number}", Phase.PENDING) for number in (1, 2, 3))
-    found = decide(seen(claims=begun, offers=MARKET), wishes(pool(replicas=1)), mode)
+    found = decide(seen(claims=begun, offers=MARKET), specs(pool(replicas=1)), mode)
     assert [one.reason for one in of(found, "destroy")] == ["LaunchFailed"] * 2 and len(of(found, "resume")) == 1
 
 
 def test_L29_outside_its_calendar_replicas_is_none() -> None:
     office = Calendar("UTC", (Window(frozenset({0}), time(8), time(18)),))  # the test day is a Thursday
     wanted = pool(replicas=2, calendar=office)
-    assert not of(decide(world(), wishes(wanted), "everything"), "launch")
-    assert len(of(decide(world(machine(1), machine(2)), wishes(wanted), "reap"), "destroy")) == 2
+    assert not of(decide(world(), specs(wanted), "everything"), "launch")
+    assert len(of(decide(world(machine(1), machine(2)), specs(wanted), "reap"), "destroy")) == 2
 
 
 # ---- after a plan was carried out in an unchanged world the next one is empty
@@ -171,10 +171,10 @@ def test_I22_after_an_applied_plan_the_next_is_empty(start: Observation, wanted:
     asked = {} if number is None or mode == "autoscale" or wanted.replicas is not None else {"p": number}
     current, launched = start, 0
     for turn in range(4):
-        found = decide(current, wishes(wanted, **asked), mode)
+        found = decide(current, specs(wanted, **asked), mode)
         launched += len(of(found, "launch")) if turn else 0
         current = applied(current, found)
-        again = decide(current, wishes(wanted, **asked), mode)
+        again = decide(current, specs(wanted, **asked), mode)
         assert [one for one in changes(again) if one.startswith(("launch", "destroy", "resume"))] == [], (turn, mode)
         current = dataclasses.replace(current, now=current.now + timedelta(minutes=11))
     if wanted.expire_after is None:
@@ -185,7 +185,7 @@ def test_I22_after_an_applied_plan_the_next_is_empty(start: Observation, wanted:
 
 
 def provision(*machines: Facts, nodes: int, **facts: t.Any) -> Plan:
-    return decide(world(*machines, **facts), wishes(pool(), p=nodes), "provision")
+    return decide(world(*machines, **facts), specs(pool(), p=nodes), "provision")
 
 
 def test_L30_provision_tells_of_a_machine_whose_node_is_not_ready() -> None:
@@ -194,7 +194,7 @@ def test_L30_provision_tells_of_a_machine_whose_node_is_not_ready() -> None:
     assert [(one.missing, one.reason) for one in found.shortfall] == [(1, "tgp-a1b2c3d4-p-00001: its Node is not Ready")]
     assert of(found, "launch") == []
     assert provision(sick, machine(2), nodes=1).shortfall == ()  # the other one is all that was asked for
-    assert decide(world(sick), wishes(pool()), "everything").shortfall == ()  # nobody asked for it in this run
+    assert decide(world(sick), specs(pool()), "everything").shortfall == ()  # nobody asked for it in this run
 
 
 def test_L30_provision_tells_of_a_machine_whose_node_shows_no_gpus() -> None:
@@ -205,12 +205,12 @@ def test_L30_provision_tells_of_a_machine_whose_node_shows_no_gpus() -> None:
 
 def test_L30_provision_tells_of_a_create_call_whose_outcome_is_open() -> None:
     lost = claim(phase=Phase.PROVISIONING, launch_started=at("11:58"), instance_id="", ids_seen=(), unknown_since=at("11:58"))
-    found = decide(seen(claims=(lost,), offers=MARKET), wishes(pool(), p=1), "provision")
+    found = decide(seen(claims=(lost,), offers=MARKET), specs(pool(), p=1), "provision")
     assert of(found, "launch") == [] and [one.missing for one in found.shortfall] == [1]
 
 
 def test_L30_a_machine_that_goes_on_joining_is_no_shortfall() -> None:
     name = "tgp-a1b2c3d4-p-00001"
     joining = claim(name, phase=Phase.BOOTING, launch_started=at("11:58"))
-    found = decide(seen(claims=(joining,), instances=(instance(name),), offers=MARKET), wishes(pool(), p=1), "provision")
+    found = decide(seen(claims=(joining,), instances=(instance(name),), offers=MARKET), specs(pool(), p=1), "provision")
     assert found.shortfall == () and [one.name for one in of(found, "resume")] == [name]

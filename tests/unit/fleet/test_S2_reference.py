@@ -31,7 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import EPHEMERAL
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, specs
 from .pods import GPU, waiting
 
 SITUATIONS = 2000
@@ -159,7 +159,7 @@ def ours(world: World) -> Calls:
             instances.append(instance(name, cloud="webhook", id=name, gpu_count=world.sizes[name], created=None))
     pods = tuple(map(_pod, world.jobs))
     view = {"webhook": CloudView(tuple(instances), tuple(offers.values()))}
-    wanted = wishes(pool(consolidate_after=0, min_age=0, idle_mode="gpu"), classes=(own,))
+    wanted = specs(pool(consolidate_after=0, min_age=0, idle_mode="gpu"), classes=(own,))
     facts = {"clouds": view, "claims": tuple(claims), "nodes": tuple(nodes), "pods": pods, "devices": None}
     found = decide(seen(NOON, **facts), wanted, "autoscale", max_remove_per_run=1)
     down = [one.name for one in of(found, "destroy")]

@@ -27,7 +27,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning impor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import claim, decide, instance, node_class, of, offer, pool, seen, wishes
+from .build import claim, decide, instance, node_class, of, offer, pool, seen, specs
 
 KEY = "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8="
 HUB = Hub("203.0.113.10:51820", KEY, "10.77.0.0/24", "10.77.0.1", "10.77.0.0/24", ("10.77.0.0/24",), host="hub-1")
@@ -71,18 +71,18 @@ def test_S3_39_own_machines_take_no_addresses() -> None:
     classes = (node_class(clouds=(own, "lambda"), mesh=MeshChoice("wireguard", hub=tiny)),)
     box = claim("box", cloud="webhook", offer=offer("0", cloud="webhook", id="box"))
     views = {"webhook": CloudView((instance("box", cloud="webhook"),), ()), "lambda": CloudView((), (offer(),))}
-    found = decide(seen(claims=(box,), clouds=views), wishes(pool(), classes=classes, p=3), "provision")
+    found = decide(seen(claims=(box,), clouds=views), specs(pool(), classes=classes, p=3), "provision")
     assert [one.claim.cloud for one in of(found, "launch") if one.claim] == ["lambda"]
     assert found.shortfall[0].reason == "no address is free in 10.77.0.2/32"
     booting = dataclasses.replace(views["webhook"], instances=(), offers=(offer("0", cloud="webhook", id="box"),))
-    off = decide(seen(clouds={**views, "webhook": booting}), wishes(pool(), classes=classes, p=2), "provision")
+    off = decide(seen(clouds={**views, "webhook": booting}), specs(pool(), classes=classes, p=2), "provision")
     assert sorted(one.claim.cloud for one in of(off, "launch") if one.claim) == ["lambda", "webhook"]
 
 
 def test_S3_39_nothing_is_launched_beyond_the_addresses() -> None:
     classes = (node_class(mesh=MeshChoice("wireguard", hub=SMALL)),)
     observed = seen(offers=(offer(), offer("0.50")), devices=None)
-    found = decide(observed, wishes(pool(), classes=classes, p=3), "provision")
+    found = decide(observed, specs(pool(), classes=classes, p=3), "provision")
     assert len(of(found, "launch")) == 2 and found.problems == ()
     (short,) = found.shortfall
     assert (short.missing, short.reason) == (1, "no address is free in 10.77.0.0/30")
@@ -90,7 +90,7 @@ def test_S3_39_nothing_is_launched_beyond_the_addresses() -> None:
     assert one.mesh_backend == "wireguard" and one.peer is None, "the address comes with the key, when it is rented"
     waiting = claim(phase=Phase.PENDING, mesh_backend="wireguard")
     found = decide(
-        dataclasses.replace(observed, claims=(waiting, peered(2, "10.77.0.2"))), wishes(pool(), classes=classes, p=4), "provision"
+        dataclasses.replace(observed, claims=(waiting, peered(2, "10.77.0.2"))), specs(pool(), classes=classes, p=4), "provision"
     )
     assert not of(found, "launch"), "one address is taken, the other is for the claim that waits"
 

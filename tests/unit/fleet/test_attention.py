@@ -15,8 +15,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.trigger
     NODES_LOST,
     NODES_READY,
     PODS_WAITING,
-    Patience,
     Sighting,
+    TriggerDelays,
     Watcher,
 )
 
@@ -31,7 +31,7 @@ def told(watcher: Watcher, moment: str, pods: tuple[Pod, ...] = (), nodes: tuple
 
 
 def test_L17_a_waiting_pod_is_told_at_once_and_again_while_it_waits() -> None:
-    watcher = Watcher(Patience(repeat=300))
+    watcher = Watcher(TriggerDelays(repeat=300))
     first = told(watcher, "12:00", (WAITING,))
     assert first[PODS_WAITING].event() == {
         "kind": "pods_waiting", "names": ["default/want"], "count": 1, "gpus": 2, "since": "2026-08-20T12:00:00Z",
@@ -49,7 +49,7 @@ def test_K03_a_pod_that_is_only_loading_its_image_is_nothing() -> None:
 
 
 def test_L03_an_idle_node_is_told_when_it_becomes_so_when_it_may_go_and_then_now_and_then() -> None:
-    watcher, nodes = Watcher(Patience(idle_after=600, repeat=300)), (node(A),)
+    watcher, nodes = Watcher(TriggerDelays(idle_after=600, repeat=300)), (node(A),)
     assert told(watcher, "11:59", (pod(),), nodes) == {}
     moments = [minute for minute in range(0, 26) if NODES_IDLE in told(watcher, f"12:{minute:02d}", (), nodes)]
     assert moments == [0, 10, 15, 20, 25]
@@ -58,7 +58,7 @@ def test_L03_an_idle_node_is_told_when_it_becomes_so_when_it_may_go_and_then_now
 
 
 def test_L11_a_machine_that_asks_for_its_certificate_is_told_at_once_and_again_while_nobody_answers() -> None:
-    watcher = Watcher(Patience(repeat=300))
+    watcher = Watcher(TriggerDelays(repeat=300))
     (first,) = watcher.look((), (), at("12:00"), ("csr-1",))
     assert (first.kind, first.names, first.since) == (NODES_ASKING, ("csr-1",), at("12:00")) and "gpus" not in first.event()
     assert watcher.look((), (), at("12:04:59"), ("csr-1",)) == []
@@ -70,7 +70,7 @@ def test_L11_a_machine_that_asks_for_its_certificate_is_told_at_once_and_again_w
 
 
 def test_L11_a_node_that_came_up_is_told_until_it_is_marked() -> None:
-    watcher = Watcher(Patience(soon=15))
+    watcher = Watcher(TriggerDelays(soon=15))
     fresh = dataclasses.replace(node(A, allocatable={}), taints=(INITIALIZING,))
     assert told(watcher, "12:00", (), (dataclasses.replace(fresh, ready=False),)) == {}
     assert set(told(watcher, "12:00:05", (), (fresh,))) == {NODES_READY}, "and it is not idle"
@@ -80,7 +80,7 @@ def test_L11_a_node_that_came_up_is_told_until_it_is_marked() -> None:
 
 
 def test_L20_a_lost_node_is_told_once_it_stays_lost() -> None:
-    watcher, sick = Watcher(Patience(lost_after=300)), (node(A, ready=None),)
+    watcher, sick = Watcher(TriggerDelays(lost_after=300)), (node(A, ready=None),)
     assert told(watcher, "12:00", (), sick) == {} and watcher.next(at("12:00")) == at("12:05")
     assert told(watcher, "12:04:59", (), sick) == {}
     assert told(watcher, "12:05", (), sick)[NODES_LOST].names == (A,)
@@ -100,7 +100,7 @@ def test_a_node_that_vanishes_is_told_once_but_not_one_that_we_removed() -> None
 
 def test_nodes_of_others_are_nobodys_business() -> None:
     foreign = dataclasses.replace(node("worker-1", ready=False), labels={})
-    watcher = Watcher(Patience(lost_after=0))
+    watcher = Watcher(TriggerDelays(lost_after=0))
     assert told(watcher, "12:00", (), (foreign,)) == {} and told(watcher, "12:01") == {}
 
 

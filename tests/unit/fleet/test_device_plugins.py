@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 
-from .build import CloudChoice, decide, node, node_class, of, offer, pool, seen, wishes
+from .build import CloudChoice, decide, node, node_class, of, offer, pool, seen, specs
 
 ALL = (Toleration("", "Exists", "", ""),)
 STOCK = (Toleration("nvidia.com/gpu", "Exists", "", "NoSchedule"),)
@@ -72,7 +72,7 @@ def test_nodes_that_show_gpus_are_evidence() -> None:
 
 @pytest.mark.parametrize("mode", ["provision", "everything", "autoscale"])
 def test_none_refuses_the_launch_and_unknown_warns(mode: str) -> None:
-    wanted = wishes(pool(min_nodes=1))
+    wanted = specs(pool(min_nodes=1))
     none = decide(seen(offers=(offer(),), device_plugins=DevicePlugins()), wanted, mode)
     assert not of(none, "launch") and "no DaemonSet of a device plugin" in none.shortfall[0].reason
     assert bool(none.problems) == (mode == "autoscale")

@@ -207,7 +207,7 @@ CASES: list[tuple[str, str, Findings]] = [
     ("no Node", "no_node", seen(IN_MESH, requests=HAS_NODE.requests)),
     ("not ready", "node_not_ready", seen(HAS_NODE, node=node(False, "PLEG is not healthy"))),
     ("image", "wrong_image", seen(HAS_NODE, node=node(annotations={"extensions.talos.dev/schematic": "b" * 64}), schematic="a" * 64)),
-    ("labels", "labels_missing", seen(HAS_NODE, node=node(allocatable={"nvidia.com/gpu": 1}), wished_labels={"tgp.io/x": "y"},
+    ("labels", "labels_missing", seen(HAS_NODE, node=node(allocatable={"nvidia.com/gpu": 1}), desired_labels={"tgp.io/x": "y"},
                                       message="kubernetes: not allowed to set label")),
     ("never boots", "never_booted", seen(RUNS, instance=machine(InstanceState.PENDING, "booting"))),
     ("no image", "image_not_pulled", seen(RUNS, "error pulling image: not found", instance=machine(InstanceState.PENDING, "RUNNING"))),
@@ -330,9 +330,9 @@ def test_every_cause_is_documented() -> None:
 
 
 def test_what_a_node_lacks_of_the_wished_is_looked_at() -> None:
-    wished = seen(HAS_NODE, wished_labels={"tgp.io/x": "y"}, wished_taints=(TAINT,))
-    assert "marks: not yet set: label tgp.io/x, taint x/y:NoSchedule" in diagnose(wished).looked_at
-    complete = seen(wished, node=node(labels={"tgp.io/x": "y"}, taints=(TAINT,)))
+    desired = seen(HAS_NODE, desired_labels={"tgp.io/x": "y"}, desired_taints=(TAINT,))
+    assert "marks: not yet set: label tgp.io/x, taint x/y:NoSchedule" in diagnose(desired).looked_at
+    complete = seen(desired, node=node(labels={"tgp.io/x": "y"}, taints=(TAINT,)))
     assert "marks: all set" in diagnose(complete).looked_at
 
 

@@ -10,14 +10,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claim_sync import 
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan_builder import Draft
 
-from .build import CAPABILITIES, claim, of, seen, wishes
+from .build import CAPABILITIES, claim, of, seen, specs
 
 GOES, STAYS = "tgp-a1b2c3d4-p-00001", "tgp-a1b2c3d4-p-00002"
 
 
 def test_L22_why_a_machine_stays_is_not_told_of_one_that_goes_for_another_reason() -> None:
     claims = (claim(GOES), claim(STAYS))
-    situation = Situation(seen(claims=claims), wishes(), Settings(), CAPABILITIES)
+    situation = Situation(seen(claims=claims), specs(), Settings(), CAPABILITIES)
     draft = Draft(situation, {one.name: settle(one, situation) for one in claims})
     for name in (GOES, STAYS):
         draft.report(name, "Kept", "not idle long enough")

@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking imp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import CAPABILITIES, NOON, node_class, offer, pool, wishes
+from .build import CAPABILITIES, NOON, node_class, offer, pool, specs
 
 
 def needs(key: str, operator: str, *values: str) -> Requirement:
@@ -34,7 +34,7 @@ def test_L13_one_pool_is_asked_for_as_it_says() -> None:
         lanes=(Lane.KUBELET,),
         expire_after=7200,
     )
-    asked = query_of(wishes(wanted, classes=[node_class(min_disk_gib=200)]))
+    asked = query_of(specs(wanted, classes=[node_class(min_disk_gib=200)]))
     assert asked == OfferQuery(
         models=("A100", "A100-PCIE", "A100-SXM", "RTX4090"),
         gpu_counts=(2, 4),
@@ -49,16 +49,14 @@ def test_L13_one_pool_is_asked_for_as_it_says() -> None:
 
 def test_L13_class_and_pool_narrow_together() -> None:
     wanted = pool(requirements=(needs("tgp.io/gpu-type", "In", "A100-SXM", "H100"),))
-    asked = query_of(
-        wishes(wanted, classes=[node_class(gpu_types=("A100",), gpu_count=8, gpu_memory_mib=40960, spot_allowed=True)])
-    )
+    asked = query_of(specs(wanted, classes=[node_class(gpu_types=("A100",), gpu_count=8, gpu_memory_mib=40960, spot_allowed=True)]))
     assert (asked.models, asked.gpu_counts, asked.min_gpu_memory_mib, asked.spot) == (("A100-SXM",), (8,), 40960, None)
 
 
 @pytest.mark.parametrize(("values", "spot"), [(("true",), True), (("false",), False), (("true", "false"), None)])
 def test_L13_spot_alone_may_be_asked_for(values: tuple[str, ...], spot: bool | None) -> None:
     wanted = pool(requirements=(needs("tgp.io/spot", "In", *values),))
-    assert query_of(wishes(wanted, classes=[node_class(spot_allowed=True)])).spot is spot
+    assert query_of(specs(wanted, classes=[node_class(spot_allowed=True)])).spot is spot
 
 
 def test_L13_two_pools_are_asked_for_at_once() -> None:
@@ -68,22 +66,20 @@ def test_L13_two_pools_are_asked_for_at_once() -> None:
         node_class("s", gpu_types=("RTX4090",), gpu_count=1, gpu_memory_mib=24576, min_disk_gib=100),
         node_class("l", gpu_types=("H100-SXM",), gpu_count=8, gpu_memory_mib=81920, spot_allowed=True),
     ]
-    asked = query_of(wishes(small, large, classes=classes))
+    asked = query_of(specs(small, large, classes=classes))
     assert asked.models == ("RTX4090", "H100-SXM") and asked.gpu_counts == (1, 8)
     assert asked.min_gpu_memory_mib == 24576 and asked.max_price_hour == Decimal("9.00")
     assert asked.disk_gib == 100 and asked.spot is None and asked.rent_seconds is None
-    only = query_of(wishes(small, large, classes=classes, small=1))
+    only = query_of(specs(small, large, classes=classes, small=1))
     assert only.models == ("RTX4090",) and only.rent_seconds == 3600
     day = pool("day", node_class="l", expire_after=86400)
-    assert query_of(wishes(small, day, classes=classes)).rent_seconds == 3600, (
-        "select holds each pool's own time against the offers"
-    )
+    assert query_of(specs(small, day, classes=classes)).rent_seconds == 3600, "select holds each pool's own time against the offers"
 
 
 def test_L13_a_pool_without_a_wish_takes_the_restriction_away() -> None:
     open_pool = pool("any", node_class="any")
     named = pool("named", max_hourly_price=Decimal("1"), requirements=(needs("tgp.io/gpu-type", "In", "A10"),))
-    asked = query_of(wishes(open_pool, named, classes=[node_class(), node_class("any", spot_allowed=True)]))
+    asked = query_of(specs(open_pool, named, classes=[node_class(), node_class("any", spot_allowed=True)]))
     assert asked == OfferQuery(lanes=(Lane.TALOS, Lane.KUBELET))
 
 
@@ -93,11 +89,11 @@ def test_a_cloud_is_asked_for_the_pools_that_would_take_it() -> None:
     other = pool("other", node_class="v", requirements=(needs("tgp.io/provider", "In", "lambda"),))
     off = CloudChoice("vast", enabled=False)
     classes = [node_class("v", ("vast", "lambda")), node_class("l", ("lambda", off))]
-    assert query_of(wishes(here, there, other, classes=classes), "vast").models == ("RTX4090",)
-    assert query_of(wishes(here, there, classes=classes), "lambda").models == (
+    assert query_of(specs(here, there, other, classes=classes), "vast").models == ("RTX4090",)
+    assert query_of(specs(here, there, classes=classes), "lambda").models == (
         "RTX4090", "H100", "H100-PCIE", "H100-SXM", "H100-NVL"
     )  # fmt: skip
-    assert query_of(wishes(there, classes=classes), "vast") == OfferQuery()
+    assert query_of(specs(there, classes=classes), "vast") == OfferQuery()
 
 
 _models = st.sampled_from(["A10", "A100", "A100 80GB", "A100-SXM", "RTX 4090", "H100"])
@@ -136,7 +132,7 @@ def test_L13_nothing_that_a_pool_takes_is_outside_of_the_question(
     pools: list[Pool], types: list[str] | None, allowed: bool, model: str, memory: int, count: int, price: Decimal, spot: bool
 ) -> None:
     group = node_class(gpu_types=tuple(types or ()), spot_allowed=allowed)
-    asked = query_of(wishes(*pools, classes=[group]))
+    asked = query_of(specs(*pools, classes=[group]))
     thing = offer(str(price), model=model, gpu_memory_mib=memory, gpu_count=count, spot=spot)
     taken = any(select([thing], one, group, CAPABILITIES, Settings(), NOON).candidates for one in pools)
     inside = (

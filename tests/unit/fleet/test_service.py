@@ -26,11 +26,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Probe,
     Published,
     ServiceSpec,
-    Wishes,
+    Specs,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.service import described_pool
 
-from .build import NOON, at, claim, decide, deletions, device, instance, node_class, of, offer, one, pool, seen, wishes
+from .build import NOON, at, claim, decide, deletions, device, instance, node_class, of, offer, one, pool, seen, specs
 
 NAME = "tgp-a1b2c3d4-p-00001"
 SPEC = ServiceSpec("registry.example/llm:1", (8000,), "/health", 8000, command=("serve",))
@@ -53,8 +53,8 @@ def services(**facts: t.Any) -> Pool:
     return pool(lanes=(Lane.SERVICE,), service=SPEC, **facts)
 
 
-def wanted(**facts: t.Any) -> Wishes:
-    return wishes(services(**facts), classes=(node_class(clouds=("runpod",)),))
+def wanted(**facts: t.Any) -> Specs:
+    return specs(services(**facts), classes=(node_class(clouds=("runpod",)),))
 
 
 def world(now: datetime = NOON, probe: Probe | None = WELL, **facts: t.Any) -> Observation:
@@ -64,13 +64,13 @@ def world(now: datetime = NOON, probe: Probe | None = WELL, **facts: t.Any) -> O
     return seen(now, clouds={"runpod": CloudView(machines, ())}, **{**usual, **facts})
 
 
-def twice(minutes: float, mode: str = "reap", wish: Wishes | None = None, **facts: t.Any) -> Plan:
+def twice(minutes: float, mode: str = "reap", spec: Specs | None = None, **facts: t.Any) -> Plan:
     """The plan of a run ``minutes`` after one that saw the same."""
-    first = decide(world(**facts), wish or wanted(), mode)
+    first = decide(world(**facts), spec or wanted(), mode)
     later = world(NOON + timedelta(minutes=minutes), **facts)
     claims = {action.name: action.claim for action in first.actions if action.claim is not None and action.kind == "update"}
     kept = tuple(claims.get(one.name, one) for one in later.claims or ())
-    return decide(dataclasses.replace(later, findings=first.findings, claims=kept), wish or wanted(), mode)
+    return decide(dataclasses.replace(later, findings=first.findings, claims=kept), spec or wanted(), mode)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_O2_a_service_without_a_record_gets_it_back(mode: str) -> None:
 def test_O1_a_machine_without_a_record_that_does_not_answer_goes_after_two_sightings() -> None:
     silent = {"claims": (), "probe": ILL, "devices": (device(online=False),)}
     assert reasons(twice(15, **silent)) == [("destroy", "Orphan")]
-    other = wishes(pool(), classes=(node_class(clouds=("runpod",)),))
-    assert reasons(twice(15, wish=other, **silent)) == [("destroy", "Orphan")]
+    other = specs(pool(), classes=(node_class(clouds=("runpod",)),))
+    assert reasons(twice(15, spec=other, **silent)) == [("destroy", "Orphan")]
 
 
 def test_L12a_a_machine_without_a_record_whose_device_is_online_gets_its_claim_back() -> None:

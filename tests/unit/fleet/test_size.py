@@ -13,7 +13,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, 
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 
-from .build import CAPABILITIES, claim, device, instance, node, of, offer, pod, pool, seen, wishes
+from .build import CAPABILITIES, claim, device, instance, node, of, offer, pod, pool, seen, specs
 
 
 def fleet(machines: int) -> Observation:
@@ -32,7 +32,7 @@ def fleet(machines: int) -> Observation:
 def planned(world: Observation, mode: str) -> Plan:
     return plan(
         world,
-        wishes(pool(), p=len(world.claims or ())),
+        specs(pool(), p=len(world.claims or ())),
         Settings(mode=mode, destroy=Destroy(all=mode == "destroy")),
         CAPABILITIES,
         "run-1",

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Phase, Pod
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
 
-from .build import NOON, at, claim, decide, instance, node, of, offer, one, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, of, offer, one, pod, pool, seen, specs
 
 GPU = {"nvidia.com/gpu": 1}
 
@@ -23,7 +23,7 @@ def noted(*pods: Pod, mine: Claim | None = None, gpus: int = 1, **settings: t.An
     mine = mine or claim(work_watched=True)
     found = decide(
         seen(claims=(mine,), nodes=(node(allocatable={"nvidia.com/gpu": gpus}),), pods=pods, instances=(instance(),)),
-        wishes(pool()),
+        specs(pool()),
         **settings,
     )
     after = [action.claim for action in found.actions if action.claim is not None and action.name == mine.name]
@@ -73,7 +73,7 @@ def test_A07_it_is_noted_once() -> None:
     job, mine = pod(requests=GPU, started=at("11:30")), claim(work_watched=True)
 
     def run(mine: Claim, *pods: Pod) -> list[Claim]:
-        found = decide(seen(claims=(mine,), nodes=(node(),), pods=pods, instances=(instance(),)), wishes(pool()))
+        found = decide(seen(claims=(mine,), nodes=(node(),), pods=pods, instances=(instance(),)), specs(pool()))
         return [t.cast(Claim, action.claim) for action in of(found, "update")]
 
     (first,) = run(mine, job)
@@ -88,7 +88,7 @@ def test_A07_machines_without_pods_and_services_note_nothing() -> None:
 
 
 def test_A07_a_new_claim_is_watched_and_one_of_an_older_version_is_not() -> None:
-    launched = one(decide(seen(offers=(offer(),)), wishes(p=1), "provision"), "launch").claim
+    launched = one(decide(seen(offers=(offer(),)), specs(p=1), "provision"), "launch").claim
     assert launched is not None and launched.work_watched and launched.worked_since is None
     record = to_record(claim(work_watched=True, worked_since=NOON))
     assert from_record(record).worked_since == NOON

@@ -50,7 +50,7 @@ def test_roles_are_those_that_there_are() -> None:
     ],
 )
 def test_a_mistyped_name_is_refused_with_the_one_that_was_meant(name: str, meant: str) -> None:
-    assert check({name: "x"}, PROVISION) == Check((f"{name} is no variable of this playbook. Did you mean {meant}?",))
+    assert check({name: "x"}, PROVISION) == Check((f"{name} is not a variable of this playbook. Did you mean {meant}?",))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_mistyped_name_is_refused_with_the_one_that_was_meant(name: str, meant
     ],
 )
 def test_a_mistyped_variable_of_a_role_is_refused(name: str, meant: str) -> None:
-    assert check({name: "x"}, PROVISION) == Check((f"{name} is no variable of a role. Did you mean {meant}?",))
+    assert check({name: "x"}, PROVISION) == Check((f"{name} is not a variable of a role. Did you mean {meant}?",))
 
 
 @pytest.mark.parametrize("name", ["plan_lock_wait", "plan_owner", "report_author", "check_host", "prereqs_chart"])
@@ -80,7 +80,7 @@ def test_a_variable_of_another_playbook_is_refused(name: str) -> None:
 
 def test_a_name_with_our_prefix_that_is_like_none_is_refused() -> None:
     assert check({"tgp_colour": "x"}, PROVISION).problems == (
-        "tgp_colour is no variable of this playbook, which takes tgp_documents, tgp_options, tgp_pool, tgp_nodes.",
+        "tgp_colour is not a variable of this playbook, which takes tgp_documents, tgp_options, tgp_pool, tgp_nodes.",
     )
 
 

@@ -180,7 +180,7 @@ def test_flannel_needs_its_plugin():
     [
         ("machine: {kubelet: {extraArgs: {node-labels: 'a b'}}}\ncluster: {}\n", "extraArgs.node-labels"),
         ("machine: {kubelet: {extraArgs: {v: '$(id)'}}}\ncluster: {}\n", "extraArgs.v"),
-        ("machine: {kernel: {modules: [{name: 'a; b'}]}}\ncluster: {}\n", "no name of a kernel module"),
+        ("machine: {kernel: {modules: [{name: 'a; b'}]}}\ncluster: {}\n", "not a name of a kernel module"),
         ("machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.36'}}\ncluster: {}\n", "must be like 1.36.3"),
         ("machine: {}\ncluster: {network: {serviceSubnets: [10.96.0.0/29]}}\n", "10.96.0.0/29 is too small"),
     ],

@@ -155,7 +155,7 @@ def test_a_name_that_no_host_can_have_is_refused_and_leads_to_no_other_folder(tm
     (tmp_path / "in").mkdir()
     for lane in ("talos", "kubelet"):
         result = run(nodes=[node(name, lane=lane)], dest=str(tmp_path / "in"))
-        assert result["failed"] and f"The name {name!r} is no host name" in result["msg"]
+        assert result["failed"] and f"The name {name!r} is not a host name" in result["msg"]
     assert [path.name for path in tmp_path.rglob("*")] == ["in"]
 
 
@@ -219,7 +219,7 @@ def test_the_seeds_template_is_refused_with_its_reasons():
     [
         ({}, "machineConfigTemplate is missing"),
         ({"template_file": "/does/not/exist"}, "cannot be read"),
-        ({"template": "machine: {}\ncluster: {}\n", "nodes": [node(labels={"a": "x y"})]}, "no label value"),
+        ({"template": "machine: {}\ncluster: {}\n", "nodes": [node(labels={"a": "x y"})]}, "not a label value"),
         ({"nodes": [node(lane="kubelet")], "cni": "flannel"}, "flannel_cni_sha256"),
     ],
 )
@@ -273,7 +273,7 @@ def test_patches_mirrors_and_the_image_by_its_content():
         ),
         ({"schematic": {"customization": {"extraKernelArgs": ["true"]}}}, "cannot be computed here"),
         ({"patches": ["machine: {token: zzzzzz.0123456789abcdef}"]}, "machine.token"),
-        ({"registry_mirrors": {"docker.io": ["mirror"]}}, "no address"),
+        ({"registry_mirrors": {"docker.io": ["mirror"]}}, "not an address"),
     ],
 )
 def test_what_cannot_serve_the_nodes_is_refused(given, words):
@@ -355,7 +355,7 @@ def test_one_tunnel_is_for_one_node():
     "wireguard, words",
     [
         (None, "there is no tunnel for this node"),
-        ({"address": "somewhere"}, "is no address with a length"),
+        ({"address": "somewhere"}, "is not an address with a prefix length"),
         ({"endpoint": "hub.example.org:51820"}, "no node looks a name up"),
         ({"address": "10.96.5.11/24", "hub_address": "10.96.5.1"}, "overlaps the cluster's service subnet"),
     ],

@@ -30,14 +30,14 @@ def name(number: int, cluster: str = CLUSTER) -> str:
     return f"tgp-{cluster}-training-{number:05d}"
 
 
-def wish(number: int, address: str = "") -> peers.WantedPeer:
+def spec(number: int, address: str = "") -> peers.WantedPeer:
     return peers.WantedPeer(
         name(number), key(number), (ipaddress.ip_network(address or f"10.77.{number // 200}.{number % 200 + 2}/32"),)
     )
 
 
 def block(number: int, cluster: str = CLUSTER) -> str:
-    one = wish(number)
+    one = spec(number)
     return conf.peer_text(name(number, cluster), CREATED, one.public_key, one.allowed)
 
 
@@ -191,13 +191,13 @@ def hub(*numbers: int) -> str:
 
 def test_exact_brings_the_cluster_s_peers_in_line_and_no_others() -> None:
     others = "\n" + block(50, "ffffffff") + f"\n[Peer]\nPublicKey = {key(51)}\nAllowedIPs = 192.168.10.0/24\n"
-    change = decide(hub(1, 2) + others, [wish(2), wish(3)])
+    change = decide(hub(1, 2) + others, [spec(2), spec(3)])
     assert change.text == hub(2) + others + "\n" + block(3)
     assert (change.added, change.removed, change.kept, change.gone) == ((name(3),), (name(1),), (name(2),), (key(1),))
 
 
 def test_present_adds_and_removes_nothing() -> None:
-    change = decide(hub(1), [wish(2)], "present")
+    change = decide(hub(1), [spec(2)], "present")
     assert change.text == hub(1, 2) and (change.removed, change.kept) == ((), (name(1),))
 
 
@@ -207,19 +207,19 @@ def test_absent_needs_names_only() -> None:
 
 
 def test_absent_with_another_key_or_network_than_is_there_is_refused() -> None:
-    assert decide(hub(1), [wish(1)], "absent").text == hub()
-    for given_peer in (peers.WantedPeer(name(1), key(2), ()), peers.WantedPeer(name(1), "", wish(2).allowed)):
+    assert decide(hub(1), [spec(1)], "absent").text == hub()
+    for given_peer in (peers.WantedPeer(name(1), key(2), ()), peers.WantedPeer(name(1), "", spec(2).allowed)):
         with pytest.raises(peers.InvalidInput, match="another key or other networks"):
             decide(hub(1), [given_peer], "absent")
 
 
 def test_a_machine_that_is_there_twice_is_there_once_afterwards() -> None:
-    change = decide(hub(1, 2, 1), [wish(1), wish(2)])
+    change = decide(hub(1, 2, 1), [spec(1), spec(2)])
     assert change.text == hub(1, 2) and change.added == (name(1),) and change.gone == ()
 
 
 def test_a_key_may_go_over_to_another_machine_when_the_former_goes() -> None:
-    heir = peers.WantedPeer(name(2), key(1), wish(1).allowed)
+    heir = peers.WantedPeer(name(2), key(1), spec(1).allowed)
     change = decide(hub(1), [heir])
     assert (change.added, change.removed, change.gone) == ((name(2),), (name(1),), ())
     with pytest.raises(peers.InvalidInput, match=f"public_key belongs to the peer in line 5, {name(1)}"):
@@ -228,7 +228,7 @@ def test_a_key_may_go_over_to_another_machine_when_the_former_goes() -> None:
 
 @pytest.mark.parametrize(("known", "planned", "refused"), [(3, 3, False), (4, 4, True), (8, 4, False), (8, 5, True), (9, 5, True)])
 def test_L12_exact_never_removes_many_at_once(known: int, planned: int, refused: bool) -> None:
-    text, wanted = hub(*range(1, known + 1)), [wish(number) for number in range(planned + 1, known + 1)]
+    text, wanted = hub(*range(1, known + 1)), [spec(number) for number in range(planned + 1, known + 1)]
     if refused:
         with pytest.raises(
             peers.GuardRefused, match=f"guard_refused: {planned} of {known} wireguard peers would be removed at once"
@@ -251,11 +251,11 @@ def test_L12_peers_of_machines_that_are_known_to_be_gone_are_not_many_at_once() 
 
 
 def test_L12_peers_named_one_by_one_are_not_many_at_once() -> None:
-    assert decide(hub(1, 2, 3, 4, 5), [wish(number) for number in range(1, 6)], "absent").text == hub()
+    assert decide(hub(1, 2, 3, 4, 5), [spec(number) for number in range(1, 6)], "absent").text == hub()
 
 
 def test_L12_renewed_peers_are_not_removed_ones() -> None:
-    wanted = [peers.WantedPeer(name(number), key(number + 100), wish(number).allowed) for number in range(1, 6)]
+    wanted = [peers.WantedPeer(name(number), key(number + 100), spec(number).allowed) for number in range(1, 6)]
     assert len(decide(hub(1, 2, 3, 4, 5), wanted).added) == 5
 
 
@@ -273,18 +273,18 @@ def test_L12_renewed_peers_are_not_removed_ones() -> None:
 )
 def test_what_another_peer_has_is_refused(other: str, words: str) -> None:
     with pytest.raises(peers.InvalidInput, match="collide with others") as caught:
-        decide(BEGINNING + other, [wish(1)])
+        decide(BEGINNING + other, [spec(1)])
     assert words in str(caught.value)
 
 
 def test_neighbours_do_not_collide() -> None:
     text = BEGINNING + f"[Peer]\nPublicKey = {key(51)}\nAllowedIPs = 10.77.0.4/30, fd00::/8\n"
-    assert decide(text, [wish(1)]).added == (name(1),)  # 10.77.0.3
+    assert decide(text, [spec(1)]).added == (name(1),)  # 10.77.0.3
 
 
 def test_the_hub_s_own_address_is_refused() -> None:
     with pytest.raises(peers.InvalidInput, match="has the hub's own address in it"):
-        decide(hub(), [wish(1, "10.77.0.1/32")])
+        decide(hub(), [spec(1, "10.77.0.1/32")])
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_files_that_are_not_edited(text: str, words: str) -> None:
 
 
 def test_saveconfig_false_is_no_hindrance() -> None:
-    assert decide(BEGINNING + "SaveConfig = false\n", [wish(1)]).added == (name(1),)
+    assert decide(BEGINNING + "SaveConfig = false\n", [spec(1)]).added == (name(1),)
 
 
 # ---- what is given
@@ -316,10 +316,10 @@ def entry(number: int, **more: t.Any) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     ("given_peers", "words"),
     [
-        ([entry(1, name=name(1, "ffffffff"))], "is no machine name of cluster a1b2c3d4"),
-        ([entry(1, name="laptop")], "is no machine name"),
-        ([entry(1, public_key="short")], "public_key is no key of WireGuard"),
-        ([entry(1, public_key=None)], "public_key is no key of WireGuard"),
+        ([entry(1, name=name(1, "ffffffff"))], "is not a machine name of cluster a1b2c3d4"),
+        ([entry(1, name="laptop")], "is not a machine name"),
+        ([entry(1, public_key="short")], "public_key is not a WireGuard key"),
+        ([entry(1, public_key=None)], "public_key is not a WireGuard key"),
         ([entry(1, allowed_ips=None)], "allowed_ips is missing"),
         ([entry(1, allowed_ips=["10.77.0.11"])], "10.77.0.11 has no prefix length"),
         ([entry(1, allowed_ips=["10.77.0.11/24"])], "10.77.0.11/24 has host bits set"),
@@ -331,15 +331,15 @@ def entry(number: int, **more: t.Any) -> dict[str, t.Any]:
 )
 def test_peers_that_are_refused_before_anything_is_read(given_peers: list[dict[str, t.Any]], words: str) -> None:
     with pytest.raises(peers.InvalidInput) as caught:
-        peers.wishes(CLUSTER, given_peers, "exact")
+        peers.specs(CLUSTER, given_peers, "exact")
     assert words in str(caught.value)
 
 
 def test_every_fault_is_told_at_once() -> None:
     with pytest.raises(peers.InvalidInput) as caught:
-        peers.wishes("nonsense", [entry(1, public_key="short", allowed_ips=["x"])], "present")
+        peers.specs("nonsense", [entry(1, public_key="short", allowed_ips=["x"])], "present")
     assert len(caught.value.problems) == 4
 
 
 def test_absent_takes_names_alone() -> None:
-    assert peers.wishes(CLUSTER, [{"name": name(1)}, {"name": name(2)}], "absent")[0] == peers.WantedPeer(name(1), "", ())
+    assert peers.specs(CLUSTER, [{"name": name(1)}, {"name": name(2)}], "absent")[0] == peers.WantedPeer(name(1), "", ())

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError, InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import clients as observe_clients
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Once
@@ -73,7 +73,7 @@ def context(claims: t.Callable[[], list[t.Any]] = list) -> Context:
     task: t.Any = types.SimpleNamespace(clock=SystemClock(), began=0.0, events=None, warn=lambda _text: None, params={})
     store: t.Any = types.SimpleNamespace(claims=claims)
     nothing: t.Any = None
-    return Context(task, nothing, store, Wishes({}, ()), Settings(), "a1b2c3d4", "run", nothing)
+    return Context(task, nothing, store, Specs({}, ()), Settings(), "a1b2c3d4", "run", nothing)
 
 
 def result(future: Future[t.Any]) -> t.Any:

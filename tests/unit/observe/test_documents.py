@@ -86,8 +86,8 @@ def test_each_fault_of_a_file_stands_with_its_line(tmp_path: Path) -> None:
         ["27", f"{requirements}[0].values[1]"],
         ["30", "spec.limits.maxNodes"],
     ]
-    wishes = load(task, None, strict=False)
-    assert f"{tmp_path}/pools.yml:15: metadata.labels.team.example: " in wishes.paused["default/batch"]
+    specs = load(task, None, strict=False)
+    assert f"{tmp_path}/pools.yml:15: metadata.labels.team.example: " in specs.paused["default/batch"]
     assert any(one.startswith(f"{tmp_path}/pools.yml:5: spec.limits.maxNodes") for one in told)
 
 

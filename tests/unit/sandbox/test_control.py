@@ -207,13 +207,13 @@ def test_a_container_can_be_made_busy(stand: t.Any) -> None:
 def test_a_node_joins_without_any_machine(stand: t.Any) -> None:
     hand, client = stand
     key = hand.key()
-    wish = {"key": key, "hostname": "tgp-a-1", "advertise_routes": ["10.1.0.0/16"]}
-    made = client.post("/devices", json=wish)
+    spec = {"key": key, "hostname": "tgp-a-1", "advertise_routes": ["10.1.0.0/16"]}
+    made = client.post("/devices", json=spec)
     assert made.status_code == 201 and made.json()["online"] is True and made.json()["tags"] == ["tag:gpu"]
     device = hand.box.tailnet.device(made.json()["id"])
     assert device.hostname == "tgp-a-1" and device.enabled_routes == ["10.1.0.0/16"] and device.ephemeral
     assert hand.box.world.machines.keys() == {"rack-1", "rack-2"} and hand.box.world.writes == []
-    again = client.post("/devices", json=wish)
+    again = client.post("/devices", json=spec)
     assert again.status_code == 409 and again.json()["message"].startswith("invalid key: API key ")
     tagged = {"key": hand.key(), "hostname": "x", "advertise_tags": ["tag:k8s"]}
     assert client.post("/devices", json=tagged).json()["message"] == "requested tags [tag:k8s] are invalid or not permitted"
@@ -226,11 +226,11 @@ def test_a_node_joins_without_any_machine(stand: t.Any) -> None:
         {},
         [],
         {"key": key},
-        {**wish, "hostname": 7},
-        {**wish, "colour": "red"},
-        {**wish, "advertise_tags": [1]},
+        {**spec, "hostname": 7},
+        {**spec, "colour": "red"},
+        {**spec, "advertise_tags": [1]},
     ]
-    for body in [*nonsense, {**wish, "advertise_routes": ["everywhere"]}]:
+    for body in [*nonsense, {**spec, "advertise_routes": ["everywhere"]}]:
         assert client.post("/devices", json=body).status_code == 400, body
     for path, body, status in (("nobody", {"online": True}, 404), ("tgp-a-1", {"online": 1}, 400), ("tgp-a-1", {}, 400)):
         assert client.post(f"/devices/{path}", json=body).status_code == status

@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_read_is_a_reason_and_no_crash(tmp_path: pathlib.P
     path = tmp_path / "wg-tgp.conf"
     path.write_bytes(b"\xff\xfe\x00")
     found = Hub(str(path), HUB)
-    assert found.refusal(MINE) == "the hub's file cannot be read: it is no text"
+    assert found.refusal(MINE) == "the hub's file cannot be read: it is not text"
     path.write_text(conf((PUBLIC, "10.77.0.11/32")))
     assert found.refusal(MINE) == ""  # it is read again
     assert Hub(str(path / "below"), HUB).refusal(MINE) == "the hub does not know this key"

@@ -105,7 +105,10 @@ AUTHORITY = TalosSecrets("").bundle()["certs"]["os"]["crt"]
         ({**KUBECONFIG, "contexts": ["a"]}, "contexts: a"),
         ({**KUBECONFIG, "users": [{"name": "u", "user": None}]}, "neither a token nor"),
         ({**KUBECONFIG, "users": [{"name": "u", "user": "u"}]}, "is no usable kubeconfig"),
-        ({**KUBECONFIG, "clusters": [{"name": "c", "cluster": {**CLUSTER, "certificate-authority-data": 5}}]}, "no text in base64"),
+        (
+            {**KUBECONFIG, "clusters": [{"name": "c", "cluster": {**CLUSTER, "certificate-authority-data": 5}}]},
+            "not text in base64",
+        ),
         (
             {**KUBECONFIG, "clusters": [{"name": "c", "cluster": {**CLUSTER, "certificate-authority-data": "aGVsbG8="}}]},
             "cannot be used",

@@ -26,7 +26,7 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yml") if path != 
 SEEDS = [ROOT / "tests" / "fixtures" / "seeds" / name for name in ("s0-nodeclass.yaml", "s0-nodepool.yaml")]
 
 
-def _wishes(*paths):
+def _specs(*paths):
     found = [Document(str(path), one) for path in paths for one in yaml.safe_load_all(path.read_text())]
     return parse(found)[0]
 
@@ -34,7 +34,7 @@ def _wishes(*paths):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("lane", [Lane.TALOS, Lane.KUBELET])
 def test_an_example_gives_nodes(path, lane):
-    for node_class in _wishes(path).classes.values():
+    for node_class in _specs(path).classes.values():
         template = node_class.template
         assert template is not None and template_problems(template, node_class.talos_image) == []
         facts = {"mesh": node_class.mesh, "installer_image": node_class.talos_image, "lane": lane}
@@ -42,9 +42,9 @@ def test_an_example_gives_nodes(path, lane):
 
 
 def test_the_example_of_services_gives_containers():
-    wishes = _wishes(OF_SERVICES)
-    (pool,) = wishes.pools
-    assert wishes.classes[pool.node_class].template is None
+    specs = _specs(OF_SERVICES)
+    (pool,) = specs.pools
+    assert specs.classes[pool.node_class].template is None
     script = start_script(pool.service, ())
     assert "exec python3 -m http.server 8000" in script and len(script) <= LIMIT
 
@@ -54,8 +54,8 @@ def test_there_are_examples():
 
 
 def test_s0_the_seed_is_accepted_but_for_its_template():
-    wishes = _wishes(*SEEDS)
-    seed = wishes.classes["standard-gpu-class"]
+    specs = _specs(*SEEDS)
+    seed = specs.classes["standard-gpu-class"]
     assert len(template_problems(seed.template, seed.talos_image)) == 4
     with pytest.raises(InvalidInput) as caught:
         payload(make(installer_image=seed.talos_image, mesh=seed.mesh), seed.template)

@@ -148,7 +148,7 @@ def test_a_template_that_has_the_old_form_keeps_it() -> None:
     [
         ({"https://docker.io": ("https://a.test",)}, "as images name it"),
         ({"docker.io": ()}, "no mirror"),
-        ({"docker.io": ("a.test",)}, "no address"),
+        ({"docker.io": ("a.test",)}, "not an address"),
         ({"docker.io": ("https://user:a-long-password-of-tests@a.test",)}, "password"),
     ],
 )

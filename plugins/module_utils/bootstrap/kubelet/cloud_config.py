@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lane ``kubelet``: a stock Ubuntu machine is told by cloud-init, or by a script, to become a worker of the Talos cluster.
+"""Lane ``kubelet``: a stock Ubuntu machine becomes a worker by cloud-init, or by a script, of the Talos cluster.
 
 Everything is taken from the same worker configuration that a Talos machine would get, so both lanes give the same node.
 """
@@ -67,7 +67,7 @@ class Boot:
 
 
 def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
-    """What makes one machine a worker, from its worker configuration. Raises InvalidInput for what Ubuntu cannot be told."""
+    """What makes one machine a worker, from its worker configuration. Raises InvalidInput for what cannot be configured on Ubuntu."""
     config = machine_document(documents)
     if config is None:
         raise InvalidInput("There is no machine configuration to derive the bootstrap from.")
@@ -202,7 +202,7 @@ def _modules(config: Document) -> list[str]:
     names = [str(module.get("name", "")) for module in at(config, "machine.kernel.modules") or ()]
     for name in names:
         if not _MODULE.fullmatch(name):
-            raise InvalidInput(f"machine.kernel.modules: {name!r} is no name of a kernel module.")
+            raise InvalidInput(f"machine.kernel.modules: {name!r} is not a name of a kernel module.")
     return [name for name in names if not name.startswith("nvidia")]
 
 
@@ -279,7 +279,7 @@ def path_of(tunnel: Tunnel) -> str:
 
 
 def conf(documents: t.Sequence[Document], config: Document, tunnel: Tunnel) -> str:
-    """The file. Routes need no lines: wg-quick makes one for each allowed network. Raises InvalidInput for what it could not be told."""
+    """The file. Routes need no lines: wg-quick makes one for each allowed network. Raises InvalidInput for what it could not express."""
     device = link(documents, config, tunnel.interface)
     lines = ["# Written by the Ansible collection tgp.gpu.", "[Interface]"]
     lines += [f"Address = {address['address']}" for address in items_at(device, "addresses")]

@@ -6,7 +6,7 @@
 Each step leaves its name in /run/tgp.step and a line "tgp-step NAME" on the console and in /var/log/tgp-bootstrap.log; the first
 failure leaves "fail NAME" and ends it. Every wait has an end. It may be run again at any point, also after a reboot; on a machine
 that is a node already it does nothing, because systemd must not be reloaded below pods that hold GPUs.
-For rehearsals TGP_ROOT moves every file below another folder, TGP_PATIENCE is the percentage of every wait, TGP_PAUSE the seconds
+For tests TGP_ROOT moves every file below another folder, TGP_PATIENCE is the percentage of every wait, TGP_PAUSE the seconds
 between two tries, TGP_CONSOLE another console.
 """
 
@@ -84,10 +84,10 @@ EOF
 systemctl daemon-reload
 systemctl enable --now tgp-api.socket >>"$LOG" 2>&1
 systemctl try-restart tgp-api.service >>"$LOG" 2>&1 # an earlier try may have had another API server
-# An answer proves route, CA and name: 200 or 403 with the token, and without one also the 401 that Talos gives to strangers. The token
+# An answer proves route, CA and name: 200 or 403 with the token, and without one also the 401 of Talos. The token
 # (YAML quotes one that looks like a number) goes by file, not by argument.
 header=()
-CODE=000 STATUS=0 STRANGER=0
+CODE=000 STATUS=0 UNAUTHORIZED=0
 if [[ -f $ETC/bootstrap-kubeconfig && ! -e $PKI/kubelet-client-current.pem ]]; then
   install -m 600 /dev/null "$ETC/api.header"
   sed -nE "s/^ *token: '?([^']*)'?\$/Authorization: Bearer \1/p" "$ETC/bootstrap-kubeconfig" >"$ETC/api.header"
@@ -100,7 +100,7 @@ answer() {
   printf 'the API server answers %s (curl: %s)\n' "$CODE" "$STATUS"
   case $CODE in
     200 | 403) ;;
-    401) ((!${#header[@]} || ++STRANGER > 9)) ;;
+    401) ((!${#header[@]} || ++UNAUTHORIZED > 9)) ;;
     *) return 1 ;;
   esac
 }

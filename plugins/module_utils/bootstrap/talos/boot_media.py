@@ -246,7 +246,7 @@ def _result(
     return result
 
 
-# ---- files for their owner alone, written whole or not at all, and what of them may be shown
+# ---- atomic writes of private files, and what of them may be shown
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Seed:
 def nocloud(name: str, config: GivenConfig, network: Document | None) -> Seed:
     """The seed of platform nocloud. ``network`` is cloud-init's network-config, None = DHCP."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r} is no host name: small letters, digits, dots and dashes, 63 at most.")
+        raise InvalidInput(f"{name!r} is not a host name: small letters, digits, dots and dashes, 63 at most.")
     files = {
         "user-data": _user_data(name, config),
         "meta-data": to_yaml([{"instance-id": name, "local-hostname": name, "hostname": name}]).encode(),

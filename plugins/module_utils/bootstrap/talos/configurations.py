@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machine configurations that somebody hands us to bring to a machine: read, checked, and kept out of every text."""
+"""Machine configurations that the user supplies for a machine: read, checked, and kept out of every text."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _url_problems(url: str, ipxe: bool) -> t.Iterator[str]:
         parts = urlsplit(url)
         _port = parts.port
     except ValueError as error:
-        yield f"it is no address: {error}."
+        yield f"it is not an address: {error}."
         return
     if parts.scheme not in ("http", "https") or not parts.hostname:
         yield "it must be an http or https address."
@@ -81,7 +81,7 @@ def _url_problems(url: str, ipxe: bool) -> t.Iterator[str]:
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if _WORDS.search(name) and value and not _VARIABLE.fullmatch(value):
             yield (
-                f"its query carries {name!r}: a command line is no secret. Let the address end by itself instead: a ticket in the path, good "
+                f"its query carries {name!r}: a command line is not secret. Let the address end by itself instead: a ticket in the path, good "
                 "for one machine, once and for minutes."
             )
     if _LITERAL.search(f"{parts.path}?{parts.query}"):

@@ -90,7 +90,7 @@ def _prepared(task: Task, nodes: t.Sequence[Node]) -> tuple[list[Trust], list[Gi
 
 def _number_problems(task: Task) -> list[str]:
     params = task.params
-    problems = [f"{node['host']}: port {node['port']} is no port." for node in params["nodes"] if not 0 < node["port"] < 65536]
+    problems = [f"{node['host']}: port {node['port']} is not a port." for node in params["nodes"] if not 0 < node["port"] < 65536]
     if not 0 < params["call_timeout"] <= 600:
         problems.append("call_timeout must be more than 0 and at most 600 seconds.")
     if params.get("wait") is not None and params["wait"] < 0:
@@ -126,7 +126,7 @@ def _push_to(
     try:
         applied = api.apply(config.text.encode(), trust)
     except CertificateWanted:
-        result["state"] = "configured"  # somebody was faster
+        result["state"] = "configured"  # another client was faster
         return
     except GrpcError as error:
         if error.code in ("invalid_argument", "unknown"):

@@ -96,7 +96,7 @@ class _Collector:
             return self.explain(claim, end)
         except LockLost:
             raise
-        except _ODD as error:  # the machine has to be given back all the same: it costs money until then
+        except _ODD as error:  # the machine has to be terminated all the same: it costs money until then
             self._context.warn(f"{claim.name}: why it failed could not be found out: {type(error).__name__}: {error}")
             return None
 
@@ -173,7 +173,7 @@ class _Collector:
             (
                 device
                 for device in mine
-                if _young(device, claim.launch_started) and set(device.tags) >= set(mesh_tags(claim, context.wishes))
+                if _young(device, claim.launch_started) and set(device.tags) >= set(mesh_tags(claim, context.specs))
             ),
             None,
         )
@@ -210,7 +210,7 @@ class _Collector:
         )
         token, token_read = ask("bootstrap tokens", lambda: claim.token_id and token_exists(kube, claim.token_id), None)
         pods, pods_read = ask("pods", lambda: system_pods_in_trouble(kube, name), ()) if node is not None else ((), False)
-        pool, started = context.wishes.pool_of(claim.pool), claim.launch_started
+        pool, started = context.specs.pool_of(claim.pool), claim.launch_started
         events, events_read = ask("events", lambda: events_of(kube, name, pods, started), ())
         version, _good = ask("server version", lambda: context.once("server version", lambda: server_version(context)), "")
         stale = node is not None and is_stale(claim, node, CAPABILITIES[claim.cloud])
@@ -228,10 +228,10 @@ class _Collector:
             "pods_read": pods_read or None,
             "events": events,
             "events_read": events_read or None,
-            "wished_labels": capacity.asserted_labels(claim, pool, context.cluster_id, node)
+            "desired_labels": capacity.asserted_labels(claim, pool, context.cluster_id, node)
             if node
             else capacity.node_labels(claim, pool, context.cluster_id),
-            "wished_taints": capacity.taints(pool),
+            "desired_taints": capacity.taints(pool),
             "gpu_resource": "" if pool is not None and pool.gpu_wait == "none" else limits.gpu_resource(claim.offer.model),
             "gpus_expected": min(1, claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else claim.expected_gpus,
             "server_version": version,
@@ -259,7 +259,7 @@ def server_version(context: Context) -> str:
 
 def schematic_of(context: Context, claim: Claim) -> str:
     """The schematic of the Talos image that the claim's class orders, empty when it names none."""
-    node_class = context.wishes.classes.get(claim.node_class)
+    node_class = context.specs.classes.get(claim.node_class)
     if node_class is None:
         return ""
     version = context.task.params.get("talos_version") or DEFAULT_TALOS

@@ -66,7 +66,7 @@ def prune(folder: str, kept: int = KEPT) -> None:
     entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".json")]
     for entry in sorted(entries, key=_written, reverse=True)[kept:]:
         for path in (entry.path, entry.path.removesuffix(".json") + ".txt"):
-            with contextlib.suppress(FileNotFoundError):  # somebody else tidies up, too
+            with contextlib.suppress(FileNotFoundError):  # another run may remove it, too
                 os.remove(path)
 
 

@@ -145,7 +145,7 @@ _NO_WAY = (500, 502, 503, 504)  # with which the API server says that it did not
 
 def refused(kube: Kube, node: str, port: int = TALOS_API) -> str:
     """What the API server says when the node's own system refuses the connection, that is, when nothing listens there. Empty when
-    something does, and whenever that cannot be told: no way, no right (get on nodes/proxy), another server in between. Where the
+    something does, and whenever that cannot be determined: no way, no right (get on nodes/proxy), another server in between. Where the
     kubelet's port refuses as well, the control plane does not reach this node at all, and that says nothing about the other port."""
     if not _is_refused(kube, node, port) or _is_refused(kube, node, KUBELET):
         return ""

@@ -41,7 +41,7 @@ def drain(
 ) -> list[Drained]:
     """Empty all nodes side by side; one :class:`Drained` each, in the order given. Failures of one node are in its record.
 
-    ``progress`` is told node and text. Times are the API server's where those of ``clock`` are known to be wrong (L-27).
+    ``progress`` receives node and text. Times are the API server's where those of ``clock`` are known to be wrong (L-27).
     """
     clock = _by_server(clock)
     if len({target.name for target in targets}) != len(targets):

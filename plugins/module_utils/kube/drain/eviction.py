@@ -27,7 +27,7 @@ _BUDGET = re.compile(r"disruption budget (\S+)", re.IGNORECASE)
 
 class Answer(t.NamedTuple):
     """``kind``: evicted; gone (it does not exist any more, or another pod has its name); refused (a budget, named by ``by``, or the
-    server itself); terminating (its namespace goes away and takes it along); silent (nobody knows); forbidden (a right is missing).
+    server itself); terminating (its namespace goes away and takes it along); silent (outcome unknown); forbidden (a right is missing).
     """
 
     kind: str
@@ -66,7 +66,7 @@ def evict(kube: Kube, pod: Pod, *, dry_run: bool = False) -> Answer:
 
 
 def _after_conflict(kube: Kube, pod: Pod, error: Conflict) -> Answer:
-    """409: usually another pod of that name; else somebody changed it at the same moment."""
+    """409: usually another pod of that name; else another client changed it at the same moment."""
     now = kube.find(pod_path(pod.namespace, pod.name))
     if now is None or now["metadata"].get("uid") != pod.uid:
         return Answer("gone")
@@ -80,7 +80,7 @@ def _causes(error: ApiError) -> list[dict[str, t.Any]]:
 
 
 def _budget(error: ApiError) -> str:
-    """The name of the budget that forbids it, "pdb" when the server does not name it, "" when it is no matter of budgets."""
+    """The name of the budget that forbids it, "pdb" when the server does not name it, "" when no budget is involved."""
     for cause in _causes(error):
         if cause.get("reason") == "DisruptionBudget":
             match = _BUDGET.search(str(cause.get("message") or ""))
@@ -129,7 +129,7 @@ class Eviction:
 
 
 def pause_after_refusal(retry_after: float | None) -> float:
-    """Seconds until a refused eviction is sent again: 5, or as told when that is longer."""
+    """Seconds until a refused eviction is sent again: 5, or as the server says when that is longer."""
     return _REFUSED.pause(1, retry_after)
 
 

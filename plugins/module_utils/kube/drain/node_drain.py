@@ -128,7 +128,7 @@ class Emptying:
         if node is None:
             return self._result(True, "gone", "there is no such Node (any more)")
         if node.uid != self.uid:
-            return self._result(True, "replaced", f"another Node has taken the name (uid {node.uid}); it was left alone")
+            return self._result(True, "replaced", f"another Node has taken the name (uid {node.uid}); it was not changed")
         if self.mode is Mode.NONE:
             return self._result(True, "not needed", f"the reason {self.reason} needs no drain")
         if self.mode is Mode.GONE and node.ready:
@@ -199,7 +199,7 @@ class Emptying:
                 else:
                     blocked.append(Blocked(_name(disposition.pod), answer.by))
         self._changed = True
-        return self._result(not blocked, "blocked" if blocked else "drained", "rehearsed, nothing was changed", blocked=blocked)
+        return self._result(not blocked, "blocked" if blocked else "drained", "dry run, nothing was changed", blocked=blocked)
 
     def _at_once(self, dispositions: list[PodDisposition]) -> Drained:
         """Nothing is waited for: the machine is about to vanish (evict once), or gone (delete without grace)."""

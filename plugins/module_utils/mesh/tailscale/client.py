@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tailscale's API, version 2, which headscale (0.30 and later) serves too.
 
-What is read is strict in shape (a list that is no list is an error, never "nothing there"); what is made is made once: a key whose
+What is read is strict in shape (a list that is not a list is an error, never "nothing there"); what is made is made once: a key whose
 answer was lost is looked up by its description, deleted, and only then made again.
 """
 
@@ -398,7 +398,7 @@ def device(api: Api, item: t.Mapping[str, t.Any], operation: str) -> Device:
 
 def _online(item: t.Mapping[str, t.Any], joined: bool) -> bool | None:
     """``connectedToControl`` where the service has it. Without it: a device that has joined is online while ``lastSeen`` is left
-    out; one without address or creation time never connected, and of a shared-in device it cannot be told."""
+    out; one without address or creation time never connected, and of a shared-in device it is unknown."""
     connected = item.get("connectedToControl")
     if isinstance(connected, bool):
         return connected

@@ -22,7 +22,7 @@ POD_NETWORKS = {"flannel": 4789, "cilium": 8472, "kubespan": 51820, "none": 0}
 
 
 @dataclasses.dataclass(frozen=True)
-class PolicyWish:
+class PolicySpec:
     """``control_planes``: a tag, host or address as the policy writes it, "" = not said. ``join``: the ports machines need there."""
 
     tags: tuple[str, ...]
@@ -159,9 +159,9 @@ class PolicyReport:
         self.problems.append({"subject": subject, "problem": problem, "remedy": remedy})
 
 
-def report(mesh: DeviceMesh, wish: PolicyWish) -> PolicyReport:
-    """Reads only. Raises an ApiError when the mesh cannot be read at all, InvalidInput for what is no tag."""
-    check_tags(wish.tags)
+def report(mesh: DeviceMesh, spec: PolicySpec) -> PolicyReport:
+    """Reads only. Raises an ApiError when the mesh cannot be read at all, InvalidInput for a name that is not a tag."""
+    check_tags(spec.tags)
     policy_report = PolicyReport()
     text = mesh.policy()
     if text is None:
@@ -176,21 +176,21 @@ def report(mesh: DeviceMesh, wish: PolicyWish) -> PolicyReport:
         policy_report.add("policy", f"It is not HuJSON: {error}.", "Open it in the admin console, which points at the place.")
         return policy_report
     if not isinstance(policy, dict):
-        policy_report.add("policy", "It is no object.", "Write it as { … }.")
+        policy_report.add("policy", "It is not an object.", "Write it as { … }.")
         return policy_report
-    _owners(policy_report, policy, mesh, wish)
-    _routes(policy_report, policy, wish)
+    _owners(policy_report, policy, mesh, spec)
+    _routes(policy_report, policy, spec)
     _settings(policy_report, mesh)
-    _connections(policy_report, mesh, wish)
+    _connections(policy_report, mesh, spec)
     return policy_report
 
 
-def _owners(policy_report: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, wish: PolicyWish) -> None:
+def _owners(policy_report: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, spec: PolicySpec) -> None:
     given = policy.get("tagOwners")
     owners: dict[str, t.Any] = given if isinstance(given, dict) else {}
     carried = mesh.carried_tags()
-    client = sorted(carried)[0] if carried else wish.client_tag
-    for tag in wish.tags:
+    client = sorted(carried)[0] if carried else spec.client_tag
+    for tag in spec.tags:
         line = f'"{tag}": {json.dumps([] if tag == client else [client])}'
         if tag not in owners:
             policy_report.add(tag, "The policy does not define it.", f"Add to tagOwners: {line}")
@@ -199,11 +199,11 @@ def _owners(policy_report: PolicyReport, policy: dict[str, t.Any], mesh: DeviceM
             policy_report.add(tag, f"The OAuth client carries {held}, which does not own it.", f"Change in tagOwners: {line}")
 
 
-def _routes(policy_report: PolicyReport, policy: dict[str, t.Any], wish: PolicyWish) -> None:
+def _routes(policy_report: PolicyReport, policy: dict[str, t.Any], spec: PolicySpec) -> None:
     approvers = policy.get("autoApprovers")
     granted = approvers.get("routes") if isinstance(approvers, dict) else None
-    for route in wish.routes:
-        missing = [tag for tag in wish.tags if not _approved(route, tag, granted if isinstance(granted, dict) else {})]
+    for route in spec.routes:
+        missing = [tag for tag in spec.tags if not _approved(route, tag, granted if isinstance(granted, dict) else {})]
         if missing:
             policy_report.add(
                 route,
@@ -222,7 +222,7 @@ def _approved(route: str, tag: str, granted: t.Mapping[str, t.Any]) -> bool:
 
 
 def _network(text: str) -> Network | None:
-    """None for what is no network, such as a name that the policy gives to several."""
+    """None for what is not a network, such as a name that the policy gives to several."""
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -236,8 +236,8 @@ def _settings(policy_report: PolicyReport, mesh: DeviceMesh) -> None:
         policy_report.unseen.append(f"The policy is kept elsewhere ({link or 'see the admin console'}): change it there.")
 
 
-def _connections(policy_report: PolicyReport, mesh: DeviceMesh, wish: PolicyWish) -> None:
-    tests = wish.tests()
+def _connections(policy_report: PolicyReport, mesh: DeviceMesh, spec: PolicySpec) -> None:
+    tests = spec.tests()
     if not tests:
         return
     failed = mesh.failed_policy_tests(tests)

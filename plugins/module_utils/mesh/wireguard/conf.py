@@ -4,7 +4,7 @@
 """The file of wg-quick as text: what stands where in it, and edits that leave every other byte as it is.
 
 A peer of ours carries its machine's name in a comment right at the beginning of its section, ``# tgp: <machine> <RFC 3339>``; a peer
-without one is somebody else's. A section ends with its last setting: comments and empty lines behind that belong to what follows.
+without one is not ours. A section ends with its last setting: comments and empty lines behind that belong to what follows.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def generate() -> tuple[str, str]:
 def public_key(private: str) -> str:
     """The public key of a private one. ValueError, without the key in it, when that is none."""
     if not is_key(private):
-        raise ValueError("That is no private key of WireGuard: base64 of 32 bytes is one.")
+        raise ValueError("Invalid WireGuard private key: expected 32 bytes in base64.")
     return _encoded(x25519.X25519PrivateKey.from_private_bytes(base64.b64decode(private)).public_key().public_bytes_raw())
 
 

@@ -43,7 +43,7 @@ class HubFile:
             ) from error
 
     def write(self, text: str) -> None:
-        """In one step, with mode and owner of before. InvalidInput when somebody else wrote the file since it was read, or this process
+        """In one step, with mode and owner of before. InvalidInput when another writer changed the file since it was read, or this process
         may not write it."""
         fresh = f"{self.path}.tgp-new"
         try:
@@ -75,7 +75,7 @@ class HubFile:
     def _refuse_other_writers(self) -> None:
         with open(self.path, "rb") as file:
             if _stamp(file.fileno()) != self._seen:
-                raise InvalidInput(f"{self.path} was edited by somebody else meanwhile; nothing was changed.", remedy="Run again.")
+                raise InvalidInput(f"{self.path} was edited meanwhile by another writer; nothing was changed.", remedy="Run again.")
 
     # ---- the lock, and what it remembers
 

@@ -25,7 +25,7 @@ from .peers import Change, WantedPeer, decide, ours
 # ---- the hub's running interface, by the programs ``wg`` and ``wg-quick``. What they print of private keys never leaves this file
 
 _PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_PATIENCE = 30  # seconds
+_TIMEOUT = 30  # seconds
 _KEY = re.compile(r"[A-Za-z0-9+/]{40,}=*")  # wg quotes the line it does not understand
 _FORBIDDEN = ("Operation not permitted", "Permission denied")
 
@@ -112,10 +112,10 @@ class Running:
             return subprocess.run(
                 [t.cast(str, shutil.which(words[0], path=self._path)), *words[1:]],
                 input=given, capture_output=True, text=True, encoding="utf-8", errors="surrogateescape", check=False,
-                timeout=_PATIENCE, start_new_session=True, env=program_environment({"PATH": self._path, "LC_ALL": "C"}),
+                timeout=_TIMEOUT, start_new_session=True, env=program_environment({"PATH": self._path, "LC_ALL": "C"}),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise HubFailed(f"{' '.join(words[:2])} did not end within {_PATIENCE} seconds.", remedy="Run again.") from None
+            raise HubFailed(f"{' '.join(words[:2])} did not end within {_TIMEOUT} seconds.", remedy="Run again.") from None
 
     def _words(self, completed: subprocess.CompletedProcess[str]) -> str:
         """The last line a program said, without keys."""
@@ -224,7 +224,7 @@ def _differs(text: str, there: Peers, unfinished: t.Collection[str], order: Orde
 
 
 def _refuse_to_cut_off(keys: t.Collection[str], order: Order) -> None:
-    """wg syncconf ends every peer that is not in the file, and these are somebody's."""
+    """wg syncconf removes every peer that is not in the file, and these are not ours."""
     if keys:
         raise InvalidInput(
             f"The interface {order.interface} has peers that are not in {order.config_file}, and applying the file would cut them off: "
@@ -257,7 +257,7 @@ def _results(text: str, there: Peers, order: Order) -> tuple[dict[str, t.Any], .
 
 
 def _own_text(text: str, order: Order) -> str:
-    """The cluster's sections, without what must not be shown: somebody may have given a peer of ours a key of its own."""
+    """The cluster's sections, without what must not be shown: an administrator may have given a peer of ours a key of its own."""
     own = [text[section.start : section.end] for section in ours(conf.sections(text), order.cluster_id)]
     lines = [line for section in own for line in conf.printable(section).split("\n") if line.strip() and not conf.is_secret(line)]
     return "".join(f"{line}\n" for line in lines)

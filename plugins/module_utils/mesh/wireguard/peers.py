@@ -52,16 +52,16 @@ class Change:
     gone: tuple[str, ...] = ()
 
 
-def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str) -> list[WantedPeer]:
+def specs(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str) -> list[WantedPeer]:
     """The given peers, checked. Raises InvalidInput with every fault in them."""
     problems = [] if CLUSTER_ID.fullmatch(cluster_id) else [f'cluster_id "{cluster_id}": eight characters of 0-9 and a-f are one.']
     wanted = []
     for peer in peers:
         name, key, texts = str(peer["name"]), peer.get("public_key"), peer.get("allowed_ips")
         if ownership_of(name, cluster_id) is not Ownership.OURS:
-            problems.append(f'"{name}" is no machine name of cluster {cluster_id} (tgp-{cluster_id}-<pool>-<five characters>).')
+            problems.append(f'"{name}" is not a machine name of cluster {cluster_id} (tgp-{cluster_id}-<pool>-<five characters>).')
         if (key or state != "absent") and not is_key(str(key or "")):
-            problems.append(f"{name}: public_key is no key of WireGuard (base64 of 32 bytes).")
+            problems.append(f"{name}: public_key is not a WireGuard key (32 bytes in base64).")
         if not texts and state != "absent":
             problems.append(f"{name}: allowed_ips is missing, for instance [10.77.0.11/32].")
         wanted.append(WantedPeer(name, str(key or ""), tuple(_networks(name, texts or (), problems))))
@@ -119,28 +119,28 @@ def decide(
     which any number may leave at once. ``unknown``: machines whose record cannot be read; their peers stay as they are, and so do peers
     that are younger than ``keep_younger_than`` seconds, unless their machines are known to be gone.
 
-    Raises InvalidInput when the file is none that may be edited or a wish collides with what stays in it, GuardRefused when state
+    Raises InvalidInput when the file is none that may be edited or a spec collides with what stays in it, GuardRefused when state
     exact would remove too many at once.
     """
     sections = _checked(text)
     mine = ours(sections, cluster_id)
-    names = {wish.name for wish in wanted}
+    names = {spec.name for spec in wanted}
     if state == "absent":
         leaving = [section for section in mine if section.owner in names]
         _as_given(leaving, wanted)
         new: list[WantedPeer] = []
         met: list[WantedPeer] = []
     else:
-        met = [wish for wish in wanted if [wish.met_by(section) for section in mine if section.owner == wish.name] == [True]]
-        new = [wish for wish in wanted if wish not in met]
-        renewed = {wish.name for wish in new}
+        met = [spec for spec in wanted if [spec.met_by(section) for section in mine if section.owner == spec.name] == [True]]
+        new = [spec for spec in wanted if spec not in met]
+        renewed = {spec.name for spec in new}
         stay = (
             names
             | set(unknown)
             | {section.owner for section in mine if section.owner not in gone and _age(section, created) < keep_younger_than}
         )
         leaving = [section for section in mine if section.owner in renewed or (state == "exact" and section.owner not in stay)]
-    removed = sorted({section.owner for section in leaving} - {wish.name for wish in new})
+    removed = sorted({section.owner for section in leaving} - {spec.name for spec in new})
     if state == "exact":
         _guarded(len(set(removed) - set(gone)), len({section.owner for section in mine} - set(gone)), allow_mass_delete)
     staying = [section for section in sections if section not in leaving]
@@ -149,7 +149,7 @@ def decide(
     keys = {section.public_key for section in conf.sections(changed)}
     return Change(
         changed,
-        tuple(wish.name for wish in new),
+        tuple(spec.name for spec in new),
         tuple(removed),
         tuple(sorted({section.owner for section in mine} - {section.owner for section in leaving})),
         tuple(sorted({section.public_key for section in leaving} - keys)),
@@ -189,11 +189,11 @@ def _checked(text: str) -> list[Section]:
 
 def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[WantedPeer]) -> None:
     """Whoever gives more than names to remove shall mean the peers that are there."""
-    given = {wish.name: wish for wish in wanted}
+    given = {spec.name: spec for spec in wanted}
     problems = []
     for section in leaving:
-        wish = given[section.owner]
-        if wish.public_key not in ("", section.public_key) or (wish.allowed and set(wish.allowed) != set(section.allowed)):
+        spec = given[section.owner]
+        if spec.public_key not in ("", section.public_key) or (spec.allowed and set(spec.allowed) != set(section.allowed)):
             problems.append(f"{section.owner} is in line {section.line} with another key or other networks.")
     if problems:
         raise InvalidInput("The hub has other peers than those that shall be removed; nothing was changed.", problems=problems)
@@ -207,22 +207,22 @@ def _guarded(planned: int, total: int, allow_mass_delete: bool) -> None:
 def _refuse_collisions(new: t.Sequence[WantedPeer], staying: t.Sequence[Section]) -> None:
     problems = []
     own = conf.addresses(staying)
-    for wish in new:
-        if net := _shared(wish.allowed, own):
-            problems.append(f"{wish.name}: {net} has the hub's own address in it.")
+    for spec in new:
+        if net := _shared(spec.allowed, own):
+            problems.append(f"{spec.name}: {net} has the hub's own address in it.")
         for section in staying:
             whose = f"the peer in line {section.line}" + (f", {conf.printable(section.owner)}" if section.owner else "")
-            if section.kind == "peer" and section.public_key == wish.public_key:
-                problems.append(f"{wish.name}: its public_key belongs to {whose}.")
-            elif net := _shared(wish.allowed, section.allowed):
-                problems.append(f"{wish.name}: {net} is, or overlaps, an address of {whose}.")
+            if section.kind == "peer" and section.public_key == spec.public_key:
+                problems.append(f"{spec.name}: its public_key belongs to {whose}.")
+            elif net := _shared(spec.allowed, section.allowed):
+                problems.append(f"{spec.name}: {net} is, or overlaps, an address of {whose}.")
     if problems:
         raise InvalidInput("The peers collide with others on the hub; nothing was changed.", problems=problems)
 
 
 def _edited(text: str, leaving: t.Sequence[Section], new: t.Sequence[WantedPeer], created: str) -> str:
     """From the end to the beginning, so that offsets hold. A renewed peer keeps its place, a new one goes to the end."""
-    blocks = {wish.name: conf.peer_text(wish.name, created, wish.public_key, wish.allowed) for wish in new}
+    blocks = {spec.name: conf.peer_text(spec.name, created, spec.public_key, spec.allowed) for spec in new}
     places = {section.owner: section for section in reversed(leaving)}  # of several sections of one machine the first is its place
     for section in reversed(leaving):
         if section.owner in blocks and places[section.owner] is section:

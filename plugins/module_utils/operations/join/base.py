@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What every wait for machines does, be they nodes or services: facts into the record, prices checked, secrets taken back, failures
-booked and given back."""
+booked and terminated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..teardown.teardown import teardown_all
 
 @dataclasses.dataclass(frozen=True)
 class Joined:
-    """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided).
+    """How one claim ended in this step: ``result`` is ready, failed (terminated) or waiting (the run ended before it was decided).
     ``seen`` is when each step was first seen, ``explained`` why a failed one failed. ``left``: its machine may still be there."""
 
     claim: Claim
@@ -102,7 +102,7 @@ class Following:
         if listed is None:
             return None
         return find_device(
-            listed, hostname=claim.name, tags=mesh_tags(claim, self.context.wishes), created_after=claim.launch_started
+            listed, hostname=claim.name, tags=mesh_tags(claim, self.context.specs), created_after=claim.launch_started
         ).device
 
     def _read_devices(self) -> t.Sequence[Device]:
@@ -119,7 +119,7 @@ class Following:
                 base = advance(base, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
             if changes or base is not claim:
                 self._note(claim.name, base, **changes)
-            pool = self.context.wishes.pool_of(claim.pool)
+            pool = self.context.specs.pool_of(claim.pool)
             if (
                 instance.price_hour is not None
                 and pool is not None
@@ -132,7 +132,7 @@ class Following:
         return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
 
     def _reach(self, name: str, step: str, detail: str) -> None:
-        """A step was reached: it is told, and a sign of life makes the claim Joining."""
+        """A step was reached: it is reported, and a sign of life makes the claim Joining."""
         with self._lock:
             claim = self.claims[name]
             if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
@@ -177,7 +177,7 @@ class Following:
     # ---- the end
 
     def finish(self, outcomes: t.Mapping[str, End]) -> list[Joined]:
-        """Ready ones are done; the others are explained, booked as failed joins and given back in this very run. So are those whose
+        """Ready ones are done; the others are explained, booked as failed joins and terminated in this very run. So are those whose
         price had jumped by the time they were ready."""
         now = self.context.clock.now()
         failed = [name for name in self.order if not outcomes[name].ready or name in self._ended]
@@ -196,7 +196,7 @@ class Following:
                 results.append(Joined(self.claims[name], "failed", message, outcome.seen, self._explained.get(name), left=True))
                 continue
             end = given_back[name]
-            tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
+            tail = "terminated" if end.result == "gone" else f"not terminated yet: {end.message}"
             message = f"{self._why(name, outcome)} ({tail})"
             left = end.result != "gone"
             results.append(Joined(end.claim, "failed", message, outcome.seen, self._explained.get(name), left=left))
@@ -231,7 +231,7 @@ class Following:
         return (f"{explained.booked} ({seen})" if explained is not None else seen)[:LONGEST_WORDS]
 
     def _fail(self, name: str, outcome: End, now: datetime) -> str:
-        """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
+        """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and terminates it."""
         claim = self.claims[name]
         why = self._why(name, outcome)
         reason = Reason.PRICE_JUMP if name in self._ended else Reason.FAILED_JOIN
@@ -240,7 +240,7 @@ class Following:
         try:
             self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome)))
         except ApiError as error:
-            return f"not given back yet: {error}"
+            return f"not terminated yet: {error}"
         try:
             for key in launch_backoff.keys_after(claim.offer, "price" if reason == Reason.PRICE_JUMP else "join"):
                 self.context.records.block(key, "price" if reason == Reason.PRICE_JUMP else "join")

@@ -26,7 +26,7 @@ class Admitted:
 
 
 def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
-    """Those whose Node lacks nothing but our marks, those that are Ready already, and services, which somebody has asked before."""
+    """Those whose Node lacks nothing but our marks, those that are Ready already, and services, which were asked before."""
     if not claims:
         return []
     nodes_by_name = {node.name: node for node in nodes(context.kube)}
@@ -35,7 +35,7 @@ def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
         if claim.phase is Phase.READY or claim.is_service:
             return True
         return not not_initialized(
-            claim, nodes_by_name.get(claim.node_name or claim.name), context.wishes.pool_of(claim.pool), marking=True
+            claim, nodes_by_name.get(claim.node_name or claim.name), context.specs.pool_of(claim.pool), marking=True
         )
 
     return [claim for claim in claims if complete(claim)]

@@ -64,7 +64,7 @@ class _Join(Following):
     # ---- what is waited for
 
     def expected(self, claim: Claim) -> Expected:
-        pool, capability = in_force(claim, self.context.wishes), CAPABILITIES[claim.cloud]
+        pool, capability = in_force(claim, self.context.specs), CAPABILITIES[claim.cloud]
         started = claim.launch_started or claim.created
         return Expected(
             name=claim.node_name or claim.name,
@@ -79,7 +79,7 @@ class _Join(Following):
 
     def _wrong_for(self, claim: Claim) -> t.Callable[[Node], str]:
         """Why a Node of the claim will never do. A kubelet that is too new has a while to show that it works all the same."""
-        version = self.context.once("server version if it is told", self._version)
+        version = self.context.once("server version if reported", self._version)
         schematic = schematic_of(self.context, claim) if claim.token_id else ""
 
         def wrong(node: Node) -> str:
@@ -96,7 +96,7 @@ class _Join(Following):
             return ""
 
     def evidence(self, name: str) -> Evidence:
-        """What cloud and mesh say of a machine that is no Ready node yet; called every few seconds for each of them."""
+        """What cloud and mesh say of a machine that is not a Ready node yet; called every few seconds for each of them."""
         self._hold_lock()
         instance, device = self._take_facts(name)
         claim = self.claims[name]
@@ -128,7 +128,7 @@ class _Join(Following):
                 f"{name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to every "
                 "control plane address beside 6443 (mesh policy, firewall). A Talos node without it reboots after 70 minutes."
             )
-        pool = self.context.wishes.pool_of(claim.pool)
+        pool = self.context.specs.pool_of(claim.pool)
         opening = _opening(node)
         advertise(self.context.kube, node.name, NEUTRAL_GPU, advertised(claim, pool), uid=node.uid)  # before pods may come
         change(

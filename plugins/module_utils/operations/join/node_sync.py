@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asserts our marks again on nodes that are in use (L-19): what somebody took away or changed comes back with the next run."""
+"""Asserts our marks again on nodes that are in use (L-19): what was removed or changed comes back with the next run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
         (claim, pool)
         for claim in context.records.known_claims()
         if claim.phase is Phase.READY and claim.deletion is None and not claim.is_service and (not names or claim.name in names)
-        if (pool := context.wishes.pool_of(claim.pool)) is not None
+        if (pool := context.specs.pool_of(claim.pool)) is not None
     ]
     if not used:
         return []

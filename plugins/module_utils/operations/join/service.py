@@ -31,7 +31,7 @@ _FAILED = "tgp-fail "
 @dataclasses.dataclass
 class Wait:
     """How far one machine came: ``step`` is the last one reached (launched, instance, device, healthy), ``message`` why it is not
-    further. ``undecided``: its time is over, and somebody who would have to be asked cannot be."""
+    further. ``undecided``: its time is over, and what would have to be asked cannot be reached."""
 
     deadline: datetime
     started: datetime
@@ -65,7 +65,7 @@ class _Serve(Following):
 
     def _wait_of(self, claim: Claim) -> Wait:
         started = claim.launch_started or claim.created
-        seconds = timeout(claim, in_force(claim, self.context.wishes), CAPABILITIES[claim.cloud])
+        seconds = timeout(claim, in_force(claim, self.context.specs), CAPABILITIES[claim.cloud])
         return Wait(started + timedelta(seconds=seconds), started)
 
     def run(self) -> list[Joined]:
@@ -178,7 +178,7 @@ class _Serve(Following):
     def _ask(self, name: str, device: Device) -> Probe:
         """Ask the health path; a service that answers is published and taken for usable at once, whatever the others do."""
         claim = self.claims[name]
-        pool = self.context.wishes.pool_of(claim.pool)
+        pool = self.context.specs.pool_of(claim.pool)
         if pool is None or pool.service is None:
             return Probe(None, f"no document says what the services of {claim.pool} run")
         probe = self._prober.health(pool.service, device)

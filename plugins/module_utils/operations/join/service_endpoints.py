@@ -26,7 +26,7 @@ _EMPTY = "[]"
 
 def publish(context: Context, claim: Claim, device: Device) -> bool:
     """Write what differs; True when anything was written."""
-    pool = context.wishes.pool_of(claim.pool)
+    pool = context.specs.pool_of(claim.pool)
     written = apply_service(context.kube, service_object(claim, pool, device, context.cluster_id))
     return _list(context, claim, endpoint(claim, pool, device)) or written
 

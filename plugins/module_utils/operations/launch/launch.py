@@ -62,7 +62,7 @@ def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
 
 @dataclasses.dataclass
 class Shared:
-    """What all claims of one step go by: prices that are not too old, and clouds that are left alone by now, with the reason."""
+    """What all claims of one step go by: prices that are not too old, and clouds that are skipped by now, with the reason."""
 
     prices: Prices
     left_alone: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -93,11 +93,11 @@ class _Launch:
         self.claim = claim
         self.shared = shared
         self._said = ""  # of the last attempt in whole: the record leaves out the words of the cloud
-        paused = context.wishes.paused.get(claim.pool)
+        paused = context.specs.paused.get(claim.pool)
         if paused is not None:
             raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
-        self.pool = context.wishes.pool_of(claim.pool)
-        self.node_class = class_of(claim, context.wishes)
+        self.pool = context.specs.pool_of(claim.pool)
+        self.node_class = class_of(claim, context.specs)
 
     def run(self) -> Launched:
         try:
@@ -168,7 +168,7 @@ class _Launch:
     def _over_budget(self, price: Decimal, claims: t.Sequence[Claim]) -> str:
         """Why no budget bears an hour at ``price``, counted with everything but this claim; empty = they do."""
         context = self.context
-        if not budgets(context.wishes, context.settings.budget):
+        if not budgets(context.specs, context.settings.budget):
             return ""
         others = [claim for claim in claims if claim.name != self.claim.name]
         try:
@@ -176,20 +176,20 @@ class _Launch:
         except ApiError as error:
             context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
             ledger = None
-        purses = open_purses(context.wishes, context.settings.budget, ledger, others, context.clock.now(), CAPABILITIES)
+        purses = open_purses(context.specs, context.settings.budget, ledger, others, context.clock.now(), CAPABILITIES)
         return purses.room(self.claim.pool, self.node_class.name, price)
 
     # ---- the create call
 
     def _prepare(self, offer: Offer, enrolment: Enrolment) -> t.Callable[[], str] | None:
-        """The create call, on record and under the lock; None when the offer is too dear, or its cloud refuses what every claim asks for."""
+        """The create call, recorded and under the lock; None when the offer is too dear, or its cloud refuses what every claim asks for."""
         if offer.cloud in self.shared.left_alone or not self._affordable(offer):
             return None
         context = self.context
         cloud = context.clients.cloud(offer.cloud)
         payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
         cloud.queue()
-        if offer.cloud in self.shared.left_alone:  # by what another claim was told while this one queued
+        if offer.cloud in self.shared.left_alone:  # by what another claim met while this one queued
             return None
         now = context.clock.now()
         provisioning = (
@@ -263,7 +263,7 @@ class _Launch:
             self.context.progress.step(self.claim.name, "record", f"block list not written: {error}", quiet=True)
 
     def refused(self, offer: Offer, refusal: LaunchRefused) -> None:
-        """The id of what it left behind is on record apart from the claim's own."""
+        """The id of what it left behind is recorded apart from the claim's own."""
         context, left = self.context, refusal.instance_id or ""
         attempts = self._attempt(offer, "refused", refusal.reason, refusal.message, left)
         if left:
@@ -280,7 +280,7 @@ class _Launch:
                 context.warn(f"ALARM: {offer.cloud} {_ALARM[refusal.reason]} {refusal.message}")
 
     def _give_back_rejected(self) -> None:
-        """Give back what refused calls left behind; _NotGivenBack with what was in the way."""
+        """Terminate what refused calls left behind; _NotGivenBack with what was in the way."""
         if not self.claim.rejects:
             return
         try:
@@ -288,7 +288,7 @@ class _Launch:
         except LockLost:
             raise
         except TgpError as error:
-            raise _NotGivenBack(f"what a refused create call left behind could not be given back: {error}") from error
+            raise _NotGivenBack(f"what a refused create call left behind could not be terminated: {error}") from error
         self._write(launch_started=None)
 
     def unknown(self, offer: Offer, unknown: LaunchUnknown) -> None:
@@ -306,7 +306,7 @@ class _Launch:
         return [instance for instance in named if self.context.records.is_ours(instance)]
 
     def _adopt(self, outcome: Outcome) -> Launched:
-        """Go on with the oldest machine that was found after a lost answer, and give back its duplicates."""
+        """Go on with the oldest machine that was found after a lost answer, and terminate its duplicates."""
         keep, *duplicates = outcome.found
         ids = self.claim.ids_seen
         for instance in outcome.found:
@@ -315,7 +315,7 @@ class _Launch:
         self._went_well(self.claim.offer)
         for instance in duplicates:
             self.context.progress.step(
-                self.claim.name, "duplicate", f"{instance.cloud} id {instance.id} has the same name and is given back"
+                self.claim.name, "duplicate", f"{instance.cloud} id {instance.id} has the same name and is terminated"
             )
             give_back(self.context, self.claim, instance)
         self.context.progress.step(self.claim.name, "adopted", f"{keep.cloud} id {keep.id} was there already")
@@ -323,9 +323,7 @@ class _Launch:
 
     def _fail(self, why: str) -> Launched:
         now = self.context.clock.now()
-        left = "; ".join(
-            f"{cloud} is left alone in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items())
-        )
+        left = "; ".join(f"{cloud} is skipped in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items()))
         recorded = self.claim.attempts[-1].message if self.claim.attempts else ""
         last = self._said or recorded or left or "every offer was beyond the limits"
         message = f"{why}: {last}"
@@ -379,7 +377,7 @@ class Prices:
 
     def _read(self, cloud: str) -> dict[str, Offer]:
         try:
-            offers = self._context.clients.cloud(cloud).offers(query_of(self._context.wishes, cloud))
+            offers = self._context.clients.cloud(cloud).offers(query_of(self._context.specs, cloud))
         except TgpError as error:
             self._context.warn(f"The offers of {cloud} are too old to rent by and could not be read again: {error}")
             return {}

@@ -145,7 +145,7 @@ def payload_for(
 
 
 # ---- makes the secrets that let one machine in: a mesh key or its end of a tunnel, and a bootstrap token where it becomes a node. What
-# can be known of them goes on record at once
+# can be known of them goes recorded at once
 
 _KEY_LIFE = 3600
 _TOKEN_LIFE = 3600
@@ -169,9 +169,9 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
         _forget_lost_keys(context, claim, mesh)
         key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
         note(mesh_backend=choice.backend, mesh_key_id=key.id)
-    if claim.lane is Lane.SERVICE:  # a container is no Node: there is nothing that it could bootstrap
+    if claim.lane is Lane.SERVICE:  # a container is not a Node: there is nothing that it could bootstrap
         return Enrolment(mesh_key=key.secret if key else "")
-    # on a stranger's machine the token asks for this one name and no other; a Talos machine is approved by its cluster
+    # on a rented machine the token asks for this one name and no other; a Talos machine is approved by its cluster
     groups = bootstrap_tokens.OWN_GROUP if claim.lane is Lane.KUBELET else bootstrap_tokens.GROUPS
     token = make_token(context, claim.name, life_seconds=_TOKEN_LIFE, groups=groups)
     note(token_id=token.id)
@@ -192,13 +192,13 @@ def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:
 
 
 def make_token(context: Context, machine: str, *, life_seconds: int, groups: str) -> Token:
-    """A fresh one. It is noted first: a run that is killed in between leaves a note too many, never a token that nobody knows."""
+    """A fresh one. It is noted first: a run that is killed in between leaves a note too many, never a token that is unknown."""
     while True:
         token = bootstrap_tokens.draw(machine, now=context.clock.now(), life_seconds=life_seconds)
         context.records.tokens.note(MadeToken(token.id, machine, t.cast(datetime, token.expires)))
         if bootstrap_tokens.put(context.kube, token, groups):
             return token
-        context.records.tokens.forget(token.id)  # the id is somebody else's token: it must never be taken for ours
+        context.records.tokens.forget(token.id)  # the id is the token of another owner: it must never be taken for ours
 
 
 def take_back(context: Context, token_id: str) -> bool:

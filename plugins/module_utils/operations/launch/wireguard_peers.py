@@ -23,7 +23,7 @@ _REMEMBERED = timedelta(days=30)
 
 
 def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., None]) -> Tunnel:
-    """A fresh key pair for the machine, with the address it has already or a free one; address and public key go on record at once.
+    """A fresh key pair for the machine, with the address it has already or a free one; address and public key go recorded at once.
     ``note`` writes fields of the claim. InvalidInput when the network is full."""
     private, public = generate()
     register(private)
@@ -33,15 +33,15 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
         if not address:
             raise InvalidInput(
                 f"{claim.name}: no address is free in {hub.addresses}.",
-                remedy="Give machines back, or give the class a larger wireguardConfig.addresses.",
+                remedy="Terminate machines, or give the class a larger wireguardConfig.addresses.",
             )
         note(mesh_backend=reservations.WIREGUARD, peer=Peer(hub.host, hub.interface, address, public))
     return reservations.end_of(hub, address, private)
 
 
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:
-    """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is on record now."""
-    classes = [node_class.mesh.hub for node_class in context.wishes.classes.values() if node_class.mesh.hub is not None]
+    """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is recorded now."""
+    classes = [node_class.mesh.hub for node_class in context.specs.classes.values() if node_class.mesh.hub is not None]
     if not classes and not any(claim.peer is not None for claim in context.records.known_claims()):
         return []
     gone = _gone(context)
@@ -84,12 +84,12 @@ def _machines_without_claim(context: Context, claimed: t.Collection[str]) -> tup
 
 def _lost_its_peer(context: Context, claim: Claim) -> bool:
     """Whether the machine was adopted: no cloud and no Node tells its key, so only the hub knows it, until the machine is gone."""
-    node_class = context.wishes.classes.get(claim.node_class)
+    node_class = context.specs.classes.get(claim.node_class)
     return claim.adopted is not None and claim.peer is None and (node_class is None or node_class.mesh.hub is not None)
 
 
 def _gone(context: Context) -> set[str]:
-    """Machines that the ledger closed lately. However many they are, the hub need not suspect that somebody lost their records."""
+    """Machines that the ledger closed lately. However many they are, the hub need not suspect lost records."""
     since = context.clock.now() - _REMEMBERED
     try:
         lines, _torn = context.store.ledger_records()
@@ -108,8 +108,8 @@ def _gone(context: Context) -> set[str]:
 
 
 def refuse_hubs(context: Context) -> None:
-    """InvalidInput when a class names its hub, for a run that has no tasks in which a hub could be told anything."""
-    for node_class in context.wishes.classes.values():
+    """InvalidInput when a class names its hub, for a run that has no tasks in which a hub could be configured."""
+    for node_class in context.specs.classes.values():
         if node_class.mesh.hub is not None and node_class.mesh.hub.host:
             raise InvalidInput(
                 f"GPUNodeClass {node_class.name}: tasks of the playbooks tell its hub {node_class.mesh.hub.host} of its peers, "

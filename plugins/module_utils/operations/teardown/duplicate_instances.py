@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines under a claim's name that are not its own: second ones (L-2, O11), and what refused create calls left behind (L-14).
 
-They are given back and booked on lines of their own.
+They are terminated and booked on lines of their own.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
         context.clock.sleep(_POLL)
     rejected = instance or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
     book(context, claim, dataclasses.replace(rejected, created=rejected.created or attempt.time), Finding.LAUNCH_REFUSED)
-    context.progress.step(claim.name, "given back", f"{name} id {instance_id}, which a refused create call had left behind")
+    context.progress.step(claim.name, "terminated", f"{name} id {instance_id}, which a refused create call had left behind")
 
 
 def book(context: Context, claim: Claim, instance: Instance, reason: str) -> None:

@@ -21,13 +21,13 @@ from ..join.service_endpoints import withdraw_found
 from ..launch.payload import take_back
 from .duplicate_instances import give_back
 
-Leftover = t.Mapping[str, str]
+OrphanItem = t.Mapping[str, str]
 
 
 class Result(enum.StrEnum):
-    """What became of a leftover."""
+    """What became of an orphan."""
 
-    REMOVED = "removed"  # by us now, or by somebody before
+    REMOVED = "removed"  # by this run, or before it
     LEFT = "left"  # it is not what was found any more
     PENDING = "pending"  # the next run tries again
     PLANNED = "planned"  # in check mode
@@ -44,47 +44,45 @@ _GONE_ALREADY = Removal(Result.REMOVED, "gone already")
 _FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
 
 
-def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
+def remove_orphans(context: Context, orphans: t.Sequence[OrphanItem]) -> list[dict[str, t.Any]]:
     """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision."""
-    return [_remove(context, leftover) for leftover in leftovers]
+    return [_remove(context, orphan) for orphan in orphans]
 
 
-def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
-    """``leftovers`` as fleet_plan returns them. InvalidInput, before anything is done, for something else."""
-    for number, leftover in enumerate(leftovers):
-        odd = [name for name in _FIELDS if not isinstance(leftover.get(name), str)]
-        if odd or leftover["kind"].removeprefix("delete_") not in _REMOVERS:
-            fault = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {leftover['kind']!r}"
-            raise InvalidInput(
-                f"leftovers[{number}]: {fault}.", remedy="Give the list as fleet_plan returned it.", field="leftovers"
-            )
-    return list(leftovers)
+def checked(orphans: t.Sequence[t.Mapping[str, t.Any]]) -> list[OrphanItem]:
+    """``orphans`` as fleet_plan returns them. InvalidInput, before anything is done, for something else."""
+    for number, orphan in enumerate(orphans):
+        odd = [name for name in _FIELDS if not isinstance(orphan.get(name), str)]
+        if odd or orphan["kind"].removeprefix("delete_") not in _REMOVERS:
+            fault = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {orphan['kind']!r}"
+            raise InvalidInput(f"orphans[{number}]: {fault}.", remedy="Give the list as fleet_plan returned it.", field="orphans")
+    return list(orphans)
 
 
-def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
+def rehearsed(orphans: t.Sequence[OrphanItem]) -> list[dict[str, t.Any]]:
     """What check mode says of each."""
     return [
-        _row(leftover, Result.PLANNED, f"{leftover['kind'].removeprefix('delete_')}: would be removed: {leftover['reason']}")
-        for leftover in leftovers
+        _row(orphan, Result.PLANNED, f"{orphan['kind'].removeprefix('delete_')}: would be removed: {orphan['reason']}")
+        for orphan in orphans
     ]
 
 
-def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
-    kind = leftover["kind"].removeprefix("delete_")
+def _remove(context: Context, orphan: OrphanItem) -> dict[str, t.Any]:
+    kind = orphan["kind"].removeprefix("delete_")
     try:
         context.lock.confirm()
-        result, message = _REMOVERS[kind](context, leftover)
+        result, message = _REMOVERS[kind](context, orphan)
     except LockLost:
         raise
     except TgpError as error:
         result, message = Result.PENDING, str(error)
-    context.progress.step(leftover["name"], result.value, f"{kind} {leftover['target']}: {message}")
-    return _row(leftover, result, f"{kind}: {message}")
+    context.progress.step(orphan["name"], result.value, f"{kind} {orphan['target']}: {message}")
+    return _row(orphan, result, f"{kind}: {message}")
 
 
-def _row(leftover: Leftover, result: Result, message: str) -> dict[str, t.Any]:
+def _row(orphan: OrphanItem, result: Result, message: str) -> dict[str, t.Any]:
     return {
-        "name": leftover["name"],
+        "name": orphan["name"],
         "pool": "",
         "cloud": "",
         "model": "",
@@ -96,73 +94,73 @@ def _row(leftover: Leftover, result: Result, message: str) -> dict[str, t.Any]:
     }
 
 
-def _removed(leftover: Leftover) -> Removal:
-    return Removal(Result.REMOVED, leftover["reason"])
+def _removed(orphan: OrphanItem) -> Removal:
+    return Removal(Result.REMOVED, orphan["reason"])
 
 
 def _left(why: str) -> Removal:
-    return Removal(Result.LEFT, f"left alone: {why}")
+    return Removal(Result.LEFT, f"kept: {why}")
 
 
-def _node(context: Context, leftover: Leftover) -> Removal:
-    node = get_node(context.kube, leftover["target"])
+def _node(context: Context, orphan: OrphanItem) -> Removal:
+    node = get_node(context.kube, orphan["target"])
     if node is None:
         return _GONE_ALREADY
-    if node.uid != leftover["uid"] or node.ready is True:
+    if node.uid != orphan["uid"] or node.ready is True:
         return _left("it is not the Node that was found, or it came back to life")
     delete_node(context.kube, node.name, uid=node.uid)
-    return _removed(leftover)
+    return _removed(orphan)
 
 
-def _device(context: Context, leftover: Leftover) -> Removal:
+def _device(context: Context, orphan: OrphanItem) -> Removal:
     mesh = context.clients.mesh()
-    device = mesh.device(leftover["target"]) if mesh is not None else None
+    device = mesh.device(orphan["target"]) if mesh is not None else None
     if mesh is None or device is None:
         return _GONE_ALREADY
     if device.online is not False:
         return _left("it came online" if device.online else "nobody says whether it is online")
     mesh.delete_device(device.id)
-    return _removed(leftover)
+    return _removed(orphan)
 
 
-def _key(context: Context, leftover: Leftover) -> Removal:
+def _key(context: Context, orphan: OrphanItem) -> Removal:
     mesh = context.clients.mesh()
-    if mesh is None or not mesh.delete_key(leftover["target"]):
+    if mesh is None or not mesh.delete_key(orphan["target"]):
         return _GONE_ALREADY
-    return _removed(leftover)
+    return _removed(orphan)
 
 
-def _token(context: Context, leftover: Leftover) -> Removal:
+def _token(context: Context, orphan: OrphanItem) -> Removal:
     """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
-    target = leftover["target"]
-    if not any(token.id == target and token.machine == leftover["name"] for token in context.records.tokens.listed()):
+    target = orphan["target"]
+    if not any(token.id == target and token.machine == orphan["name"] for token in context.records.tokens.listed()):
         return _left("it is not on our list of tokens, or its hour is over")
     if any(claim.token_id == target for claim in context.store.claims()):
         return _left("it has a claim now")
-    return _removed(leftover) if take_back(context, target) else _GONE_ALREADY
+    return _removed(orphan) if take_back(context, target) else _GONE_ALREADY
 
 
-def _instance(context: Context, leftover: Leftover) -> Removal:
+def _instance(context: Context, orphan: OrphanItem) -> Removal:
     """A second machine under a claim's name. The one the claim knows is never touched here."""
-    cloud, target = leftover["cloud"], leftover["target"]
+    cloud, target = orphan["cloud"], orphan["target"]
     claims = context.store.claims()
     if any(claim.instance_id == target for claim in claims):
         return _left("a claim stands for it now")
-    claim = next((recorded for recorded in claims if recorded.name == leftover["name"]), None)
+    claim = next((recorded for recorded in claims if recorded.name == orphan["name"]), None)
     if claim is None:
-        return _left("the claim of its name is gone, so it is no second machine any more")
+        return _left("the claim of its name is gone, so it is no longer a second machine")
     instance = context.clients.cloud(cloud).instance(target)
     if instance is None or instance.gone:
         return _GONE_ALREADY
     if not context.records.is_ours(instance):
         return _left(f"it {context.records.owner(instance).why}")
     give_back(context, claim, instance)
-    return _removed(leftover)
+    return _removed(orphan)
 
 
-def _extra(context: Context, leftover: Leftover) -> Removal:
-    """Something beside machines. While a claim or a machine has its name it is left alone: a launch makes it before its machine."""
-    cloud, target, kind, name = leftover["cloud"], leftover["target"], leftover["uid"], leftover["name"]
+def _extra(context: Context, orphan: OrphanItem) -> Removal:
+    """Something beside machines. While a claim or a machine has its name it is not changed: a launch makes it before its machine."""
+    cloud, target, kind, name = orphan["cloud"], orphan["target"], orphan["uid"], orphan["name"]
     if context.store.claim(name) is not None or any(
         instance.name == name and not instance.gone for instance in context.clients.cloud(cloud).instances()
     ):
@@ -178,17 +176,17 @@ def _extra(context: Context, leftover: Leftover) -> Removal:
     if extra is None:
         return _GONE_ALREADY
     context.clients.cloud(cloud).discard(extra)
-    return _removed(leftover)
+    return _removed(orphan)
 
 
-def _service(context: Context, leftover: Leftover) -> Removal:
+def _service(context: Context, orphan: OrphanItem) -> Removal:
     """A Service of ours, and its line in the list of endpoints."""
-    if context.store.claim(leftover["name"]) is not None:
+    if context.store.claim(orphan["name"]) is not None:
         return _left("it has a claim now")
-    return _removed(leftover) if withdraw_found(context, leftover["target"], leftover["uid"]) else _GONE_ALREADY
+    return _removed(orphan) if withdraw_found(context, orphan["target"], orphan["uid"]) else _GONE_ALREADY
 
 
-_REMOVERS: dict[str, t.Callable[[Context, Leftover], Removal]] = {
+_REMOVERS: dict[str, t.Callable[[Context, OrphanItem], Removal]] = {
     "instance": _instance,
     "node": _node,
     "device": _device,
@@ -203,10 +201,10 @@ _REMOVERS: dict[str, t.Callable[[Context, Leftover], Removal]] = {
 
 
 def delete_device(context: Context, claim: Claim) -> None:
-    """Remove the claim's mesh device: by the id on record, else the one of its name that is not older than the claim."""
+    """Remove the claim's mesh device: by the id recorded, else the one of its name that is not older than the claim."""
     mesh, device_id = context.clients.mesh(), claim.mesh_device_id
     if mesh is not None and not device_id:
-        match = find_device(mesh.devices(), hostname=claim.name, tags=mesh_tags(claim, context.wishes), created_after=claim.created)
+        match = find_device(mesh.devices(), hostname=claim.name, tags=mesh_tags(claim, context.specs), created_after=claim.created)
         device_id = match.device.id if match.device else ""
     if mesh is not None and device_id:
         mesh.delete_device(device_id)
@@ -214,7 +212,7 @@ def delete_device(context: Context, claim: Claim) -> None:
 
 def extras_of(context: Context, claim: Claim) -> list[Extra] | None:
     """What the cloud keeps beside machines under the claim's name; None when that could not be read. A claim that made no call has
-    nothing; what its refused calls may have left is found by later runs as leftovers."""
+    nothing; what its refused calls may have left is found by later runs as orphans."""
     name = claim.cloud
     if not CAPABILITIES[name].rented or not (claim.ids_seen or claim.launch_started):
         return []

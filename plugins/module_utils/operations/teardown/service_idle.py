@@ -26,7 +26,7 @@ def got_work(context: Context, claim: Claim) -> str:
 
 def _ask(context: Context, claim: Claim) -> tuple[bool | None, str]:
     """Whether it is idle (None = it cannot be asked), and its words. True where nobody has to ask."""
-    deletion, pool = claim.deletion, context.wishes.pool_of(claim.pool)
+    deletion, pool = claim.deletion, context.specs.pool_of(claim.pool)
     if deletion is None or not is_voluntary(deletion.reason) or deletion.force or pool is None or pool.service is None:
         return True, ""
     mesh = context.clients.mesh()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gives machines back in the order that leaks nothing (L-10), many side by side, each step recorded before the next.
+"""Terminates machines in the order that leaks nothing (L-10), many side by side, each step recorded before the next.
 
 drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node (or Service) → what the
 cloud keeps beside the machine → token → ledger line → claim removed. planner/garbage_collection/termination_steps.py decides which step is
@@ -92,7 +92,7 @@ class _Teardown:
         self._attached: t.Sequence[str] = ()
         self._no_mesh = ""
         if claim.deletion is None:
-            raise TgpError(f"{claim.name}: asked to take down a machine that nobody decided to give back.")
+            raise TgpError(f"{claim.name}: asked to take down a machine that no plan decided to terminate.")
         self.deletion = claim.deletion
 
     def run(self) -> Ended:
@@ -144,7 +144,7 @@ class _Teardown:
 
     def _work_since_drain(self) -> str:
         """Which work came after the drain; empty for reasons that cannot wait."""
-        claim, pool = self.claim, in_force(self.claim, self.context.wishes)
+        claim, pool = self.claim, in_force(self.claim, self.context.specs)
         if not waits(claim):
             return ""
         if claim.is_service:
@@ -207,7 +207,7 @@ class _Teardown:
 
     def _drain(self) -> Ended | None:
         """Let its pods go; the end of the work when the machine may not go now."""
-        node, pool = self.node, in_force(self.claim, self.context.wishes)
+        node, pool = self.node, in_force(self.claim, self.context.specs)
         if node is None:
             self._learn(node=False)
             return None
@@ -297,7 +297,7 @@ class _Teardown:
         return None
 
     def _refuse_foreign(self, ids: t.Collection[str]) -> None:
-        """A claim may know a machine that is not ours: its records were copied, or somebody else uses the name."""
+        """A claim may know a machine that is not ours: its records were copied, or another owner uses the name."""
         for instance in self.context.clients.instances(self.claim.cloud) or ():
             if instance.id in ids and not instance.gone and not self.context.records.is_ours(instance):
                 raise TgpError(
@@ -306,7 +306,7 @@ class _Teardown:
                 )
 
     def _ids(self) -> tuple[str, ...]:
-        """Every id that the claim's cloud handed out for it. What a refusal left at another cloud was given back before the claim went on
+        """Every id that the claim's cloud handed out for it. What a refusal left at another cloud was terminated before the claim went on
         to this one, which may not even take such a word for an id."""
         claim = self.claim
         left = {
@@ -421,7 +421,7 @@ class _Teardown:
             return False
         return sure or instance is not None
 
-    # ---- leftovers
+    # ---- orphans
 
     def _delete_device(self) -> None:
         delete_device(self.context, self.claim)

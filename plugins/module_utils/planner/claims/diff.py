@@ -25,7 +25,7 @@ _SHOWN = {
     "underused_since": "underused since",
     "interrupted_at": "interrupted",
     "document_gone_since": "document gone since",
-    _GONE: "given back for",
+    _GONE: "terminated for",
 }
 _LIMITS = "limits."  # of a machine that is there: its document has changed
 

@@ -15,7 +15,7 @@ from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput, TgpError
-from ...model import Attempt, Claim, Limits, NodeClass, Offer, Phase, Pool, Wishes
+from ...model import Attempt, Claim, Limits, NodeClass, Offer, Phase, Pool, Specs
 from ...units.values import parse_time, print_time
 
 _T = t.TypeVar("_T")
@@ -224,27 +224,27 @@ def remembered(claim: Claim) -> Pool | None:
     return Pool(namespace, name, claim.node_class, **{field: getattr(claim.limits, field) for field in _OF_POOL})
 
 
-def in_force(claim: Claim, wishes: Wishes) -> Pool | None:
+def in_force(claim: Claim, specs: Specs) -> Pool | None:
     """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
-    return wishes.pool_of(claim.pool) or remembered(claim)
+    return specs.pool_of(claim.pool) or remembered(claim)
 
 
-def mesh_tags(claim: Claim, wishes: Wishes) -> tuple[str, ...]:
+def mesh_tags(claim: Claim, specs: Specs) -> tuple[str, ...]:
     """The tags of its mesh device: those of its class, else those that the claim remembers."""
-    node_class = wishes.classes.get(claim.node_class)
+    node_class = specs.classes.get(claim.node_class)
     if node_class is not None:
         return node_class.mesh.tags
     return claim.limits.mesh_tags if claim.limits is not None else ()
 
 
-def class_of(claim: Claim, wishes: Wishes) -> NodeClass:
+def class_of(claim: Claim, specs: Specs) -> NodeClass:
     """Its class; InvalidInput when no document describes it any more."""
     try:
-        return wishes.classes[claim.node_class]
+        return specs.classes[claim.node_class]
     except KeyError as error:
         raise InvalidInput(
             f"{claim.name}: its class {claim.node_class} is not among the documents any more.",
-            remedy="Give the class document back, or let reap.yml take the machine down.",
+            remedy="Restore the class document, or let reap.yml take the machine down.",
         ) from error
 
 

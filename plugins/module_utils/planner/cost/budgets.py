@@ -14,7 +14,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from ...model import Capability, Claim, Ledger, LedgerLine, Pool, SpendingBudget, Wishes
+from ...model import Capability, Claim, Ledger, LedgerLine, Pool, Specs, SpendingBudget
 from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, period_of
 from ...units.values import print_money, print_time
@@ -37,7 +37,7 @@ EVERYTHING = "all"
 class Purse:
     """One budget in its running period. ``scope`` is pool, class or all, ``name`` which one. ``spent`` is at least what was spent;
     ``whole`` False: some of the books could not be read, so it may be more. ``reserved``: first hours that are promised but not over.
-    ``unseen``: the part of ``spent`` for create calls of which nobody knows whether they made a machine."""
+    ``unseen``: the part of ``spent`` for create calls with an unknown outcome."""
 
     scope: str
     name: str
@@ -50,7 +50,7 @@ class Purse:
 
     @property
     def soft(self) -> bool:
-        """From here on people are told."""
+        """From here on a notice is sent."""
         return self.spent * 100 >= self.budget.amount * self.budget.soft_percent
 
     @property
@@ -59,7 +59,7 @@ class Purse:
 
     @property
     def ends_machines(self) -> bool:
-        """Whether what is surely spent uses it up: what nobody knows ends nothing."""
+        """Whether what is surely spent uses it up: what is unknown ends nothing."""
         return self.whole and self.spent - self.unseen >= self.budget.amount
 
     @property
@@ -108,17 +108,17 @@ class Purses:
         )
 
 
-def budgets(wishes: Wishes, overall: SpendingBudget | None) -> list[tuple[str, str, SpendingBudget]]:
+def budgets(specs: Specs, overall: SpendingBudget | None) -> list[tuple[str, str, SpendingBudget]]:
     """Every budget of the documents and the run, as scope, name and budget."""
-    documented = [("pool", pool.key, pool.budget) for pool in wishes.described if pool.budget is not None]
+    documented = [("pool", pool.key, pool.budget) for pool in specs.described if pool.budget is not None]
     documented += [
-        ("class", name, node_class.budget) for name, node_class in sorted(wishes.classes.items()) if node_class.budget is not None
+        ("class", name, node_class.budget) for name, node_class in sorted(specs.classes.items()) if node_class.budget is not None
     ]
     return [*sorted(documented, key=lambda entry: entry[:2]), *([(EVERYTHING, EVERYTHING, overall)] if overall is not None else [])]
 
 
 def open_purses(
-    wishes: Wishes,
+    specs: Specs,
     overall: SpendingBudget | None,
     ledger: Ledger | None,
     claims: t.Iterable[Claim],
@@ -128,7 +128,7 @@ def open_purses(
 ) -> Purses:
     """The budgets with what was spent of them. ``claims``: everything that is billed to us now; those named in ``unseen`` may have no
     machine; ``ledger`` None = could not be read."""
-    wanted = budgets(wishes, overall)
+    wanted = budgets(specs, overall)
     if not wanted:
         return Purses()
     held = [claim for claim in claims if counts(claim)]
@@ -180,8 +180,8 @@ def outlook(lines: t.Sequence[LedgerLine], claims: t.Iterable[Claim], now: datet
     return Outlook(hour, day.key, spent[0], spent[0] + left[0], month.key, spent[1], spent[1] + left[1])
 
 
-# ---- what is done when a budget runs low or is used up (L-16): people are told, idle machines go at once, or all go. Books that cannot
-# be read whole delete nothing
+# ---- what is done when a budget runs low or is used up (L-16): a notice is sent, idle machines are terminated at once, or all
+# are. Books that cannot be read whole delete nothing
 
 
 def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[str] = ()) -> Purses:
@@ -190,7 +190,7 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
     situation = draft.situation
     claims = [_billed(settled, situation) for settled in draft.settled.values() if settled.claim.name not in without]
     return open_purses(
-        situation.wishes,
+        situation.specs,
         situation.settings.budget,
         situation.seen.ledger,
         (*claims, *_unclaimed(draft, orphans)),
@@ -201,7 +201,7 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
 
 
 def _is_unseen(settled: Settled) -> bool:
-    """Whether nobody knows if the claim ever had a machine."""
+    """Whether is unknown if the claim ever had a machine."""
     return (
         not settled.claim.ids_seen
         and settled.claim.initialized is None
@@ -242,7 +242,7 @@ def tell(draft: Draft, purses: Purses) -> None:
     for purse in purses.all:
         if not purse.whole:
             draft.warnings.append(
-                f"The {purse.title} cannot be watched: {_unread(draft)} Nothing is launched on it, and nothing is given back for it."
+                f"The {purse.title} cannot be watched: {_unread(draft)} Nothing is launched on it, and nothing is terminated for it."
             )
         if not (purse.soft or purse.used_up):
             continue
@@ -257,8 +257,8 @@ def tell(draft: Draft, purses: Purses) -> None:
 def _what(purse: Purse) -> str:
     word = {"stop_launch": "nothing more is launched", "drain_idle": "idle machines go at once", "drain_all": "all its machines go"}
     if purse.whole and not purse.ends_machines and purse.budget.action != "stop_launch":
-        return f"${print_money(purse.unseen)} of it may have been spent for machines that nobody has seen, so nothing is given back for it yet"
-    return word[purse.budget.action] if purse.whole else "nothing is given back for it, because the books are not whole"
+        return f"${print_money(purse.unseen)} of it may be spent for machines that were never observed, so nothing is terminated for it yet"
+    return word[purse.budget.action] if purse.whole else "nothing is terminated for it, because the books are not whole"
 
 
 def _unread(draft: Draft) -> str:

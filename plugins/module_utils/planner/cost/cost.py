@@ -79,7 +79,7 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills.
     ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known."""
     started = claim.launch_started
-    if claim.lane is Lane.SERVICE:  # it is at work from its first answer
+    if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
     useful, idle = _use(claim, end)
     return {
@@ -255,7 +255,7 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
 
 
 def live_line(claim: Claim, now: datetime, capability: Capability | None) -> LedgerLine:
-    """A machine that is still on record, as if its line were written now."""
+    """A machine that is still recorded, as if its line were written now."""
     end = now if claim.gone_since is None else min(claim.gone_since, now)
     granularity = capability.billing_granularity if capability else 1
     bills_boot = capability.bills_boot if capability else True

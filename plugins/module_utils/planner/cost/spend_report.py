@@ -31,7 +31,7 @@ SECONDS = Decimal(3600)
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
     """A piece of a machine's life within one day. ``use`` is one of USES; ``gpu_seconds`` are those in which its GPUs were useful, and
-    ``unknown_seconds`` those of which nobody knows whether they were."""
+    ``unknown_seconds`` those for which it is unknown."""
 
     day: str
     line: LedgerLine

@@ -59,7 +59,7 @@ class Total:
 
 
 def of_prices(down: Decimal | None, up: Decimal | None, assumed: Assumption) -> Estimate | None:
-    """At these dollars per GB. None where no traffic is billed, or nothing is told; one that is not told counts as free."""
+    """At these dollars per GB. None where no traffic is billed, or nothing is reported; one that is not reported counts as free."""
     if not down and not up:
         return None
     down, up = down or Decimal(0), up or Decimal(0)

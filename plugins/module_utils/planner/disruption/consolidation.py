@@ -197,7 +197,7 @@ class _Pool:
         return self.waiting or self.grows(settled.claim) or voluntary.against(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
 
     def _events(self, settled: Settled) -> t.Iterator[datetime | None]:
-        """When pods came, began, ended or were told to go, as far as they are still listed."""
+        """When pods came, began, ended or were asked to terminate, as far as they are still listed."""
         for pod in self._pods(settled):
             if pod.owner_kind not in ("DaemonSet", "Node") and not pod.mirror:
                 yield from (

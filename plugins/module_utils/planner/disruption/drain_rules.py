@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Emptying a node (L-9), decided: which pods are evicted, waited for, left alone or in the way, and what happens at the deadline."""
+"""Emptying a node (L-9), decided: which pods are evicted, waited for, kept or in the way, and what happens at the deadline."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MOVES = frozenset({Reason.UNDERUTILIZED, Reason.DRIFTED, Reason.REPLACED})  # re
 
 
 def mode_of(reason: str, *, force: bool = False) -> Mode:
-    """How ``reason`` drains; ``force`` turns Manual into FORCEFUL. InvalidInput for a reason nobody knows."""
+    """How ``reason`` drains; ``force`` turns Manual into FORCEFUL. InvalidInput for a reason is unknown."""
     if reason not in MODES:
         raise InvalidInput(f"{reason!r} is not a reason to drain a node.", remedy=f"Known: {', '.join(sorted(MODES))}.")
     mode = MODES[reason]
@@ -115,7 +115,7 @@ class Rules:
 
 def rules_of(reason: str, holds_end: datetime | None = None) -> Rules:
     """The rules for a reason. A node that is merely used too little costs nobody his local data, and a pod that may fit nowhere else
-    stays where it is. What an idle node still holds is no work, so it goes."""
+    stays where it is. What an idle node still holds is not work, so it is evicted."""
     return Rules(local_data=reason != Reason.UNDERUTILIZED, holds_end=holds_end, unmovable=reason not in MOVES)
 
 

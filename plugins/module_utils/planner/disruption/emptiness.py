@@ -97,7 +97,7 @@ def node_idle(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool
 
 
 def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
-    """The remembered moment: the node's annotation if it is there, else nothing. One that is no time starts anew. One that is a little ahead
+    """The remembered moment: the node's annotation if it is there, else nothing. One that is not a time starts anew. One that is a little ahead
     of our clock is now; one that is far ahead is returned with a warning, and says nothing."""
     text = node.annotations.get(IDLE_SINCE_ANNOTATION)
     if text is None:

@@ -191,7 +191,7 @@ def unhealthy(draft: Draft) -> None:
             since = None if settled.node.ready else settled.node.ready_since
             if settled.node.ready and (since := gpu_health.since(draft, settled)) is not None:
                 symptom = "its GPUs are gone"
-        if since is not None and (draft.now - since).total_seconds() >= _patience(draft, claim):
+        if since is not None and (draft.now - since).total_seconds() >= _tolerance(draft, claim):
             gone = (
                 "its Node is gone" if settled.node is None else f"its Node is not Ready: {settled.node.ready_message}".rstrip(": ")
             )
@@ -239,8 +239,8 @@ def _mesh_says(draft: Draft, settled: Settled) -> str:
     return "its mesh device is online" if draft.situation.in_mesh(settled.claim.name) else "no mesh says whether it is online"
 
 
-def _patience(draft: Draft, claim: Claim) -> int:
-    """Seconds for which a node may be ill: its pool's wish, else the default."""
+def _tolerance(draft: Draft, claim: Claim) -> int:
+    """Seconds for which a node may be ill: its pool's spec, else the default."""
     pool = draft.situation.in_force(claim)
     own = None if pool is None else pool.unhealthy_timeout
     return UNHEALTHY_TIMEOUT if own is None else own
@@ -277,7 +277,7 @@ def prices(draft: Draft, *, destroy: bool) -> None:
         elif verdict == "jump" and destroy:
             draft.destroy(claim, Reason.PRICE_JUMP, text)
         elif verdict == "jump":
-            draft.problems.append(f"{claim.name} {text}; reap.yml will give it back")
+            draft.problems.append(f"{claim.name} {text}; reap.yml will terminate it")
         elif verdict == "warn":
             draft.warnings.append(f"{claim.name} {text}")
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines that their cloud took away or gave up, by its own word (L-15, L-20): they come back by nobody's will and are billed on."""
+"""Interrupted or failed instances (L-15, L-20): spot reclaim, provider failure. They never recover and may still be billed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
 
 def given_up(draft: Draft) -> None:
     """Rented machines that their cloud calls failed or stopped: none of them comes back by itself, and all are billed. A sign of
-    life speaks against the cloud's word; many at once speak against it too. A word that nobody knows is waited for
+    life speaks against the cloud's word; many at once speak against it too. A word that is unknown is waited for
     (``unhealthy``)."""
     situation = draft.situation
     due: list[tuple[Settled, str, str]] = []

@@ -37,7 +37,7 @@ def room(draft: Draft, pool: Pool, reason: str) -> Room:
 
 
 def count(draft: Draft, pool: Pool) -> Count:
-    """The pool's nodes as a budget counts them. What this run has decided to give back counts as going; a service is its own node."""
+    """The pool's nodes as a budget counts them. What this run has decided to terminate counts as going; a service is its own node."""
     total = deleting = not_ready = 0
     for name, settled in draft.settled.items():
         claim = settled.claim
@@ -107,7 +107,7 @@ def cloud_unknown(settled: Settled) -> str:
 
 def after_failure(draft: Draft, pool: Pool) -> str:
     """What keeps every node of the pool that can wait and that nobody has begun to empty: a drain of one of them was given up less
-    than three minutes ago (L-18). Empty = nothing. When that was follows from how long the node is left alone since."""
+    than three minutes ago (L-18). Empty = nothing. When that was follows from how long the node is unchanged since."""
     for name, settled in draft.settled.items():
         claim = settled.claim
         if claim.pool != pool.key or claim.blocked_until is None or claim.blocked_times < 1:
@@ -119,13 +119,13 @@ def after_failure(draft: Draft, pool: Pool) -> str:
 
 
 def bound(draft: Draft, reason: str) -> int | None:
-    """How many nodes of one pool a run gives back for ``reason``: max_remove_per_run; without it one, and any number of idle ones."""
+    """How many nodes of one pool a run terminates for ``reason``: max_remove_per_run; without it one, and any number of idle ones."""
     most = draft.situation.settings.max_remove_per_run
     return most if most is not None or reason == Reason.EMPTY else 1
 
 
 def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]]) -> None:
-    """Give back the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
+    """Terminate the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
     going = wanted[: at_most(allowed, most, len(wanted))]
     total = count(draft, pool).total

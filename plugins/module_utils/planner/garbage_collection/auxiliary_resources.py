@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stays beside machines (startup scripts, addresses ...) without machine and claim: removed like other leftovers (L-12)."""
+"""What stays beside machines (startup scripts, addresses ...) without machine and claim: removed like other orphans (L-12)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def remove_services(draft: Draft) -> None:
         )
 
 
-# ---- bootstrap tokens of ours that no claim knows (L-12, case O13): what an unused key without a claim is at the mesh
+# ---- orphaned bootstrap tokens (L-12, case O13), like unused keys of the mesh without a claim
 
 TOKEN_CASE = "Token"
 LIFE = timedelta(hours=1)  # of each token that we make
@@ -106,9 +106,7 @@ def remove_tokens(draft: Draft) -> None:
     if mass_deletion_guard.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
         return
     for token in due:
-        draft.others.append(
-            Action(ActionKind.DELETE_TOKEN, token.machine, Reason.ORPHAN, "O13: no claim knows it", target=token.id)
-        )
+        draft.others.append(Action(ActionKind.DELETE_TOKEN, token.machine, Reason.ORPHAN, "O13: without a claim", target=token.id))
 
 
 def _token_is_due(draft: Draft, token: MadeToken) -> bool:

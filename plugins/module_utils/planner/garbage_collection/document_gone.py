@@ -21,18 +21,18 @@ from ..plan_builder import SECOND_RUN_AFTER, Draft
 
 DOCUMENT_GONE_AFTER: t.Final = 600  # seconds for which a document must be gone before its machines are drained (L-25)
 _INVENTORY, _SHRUNK = "Document|", "SourceShrunk|"
-_FEW = 4  # documents; of fewer than these a loss of most is no sign of a wrong reading
+_FEW = 4  # documents; of fewer than these a loss of most does not suggest a wrong reading
 
 
 def tell(draft: Draft) -> None:
     """Faulty documents and sources that could not be read, as failures of the run and as notices. What is good goes on."""
-    wishes = draft.situation.wishes
-    for place, sentences in wishes.faults.items():
-        stopped = [key for key, why in wishes.paused.items() if any(sentence in why for sentence in sentences)]
+    specs = draft.situation.specs
+    for place, sentences in specs.faults.items():
+        stopped = [key for key, why in specs.paused.items() if any(sentence in why for sentence in sentences)]
         so = f" Nothing is launched for {', '.join(stopped)} until it is corrected." if stopped else ""
         draft.failures.extend(sentences)
         draft.notice("document_fault", place, f"{' '.join(sentences)}{so}")
-    for name, source in wishes.sources.items():
+    for name, source in specs.sources.items():
         if source.problem and (not source.quiet or any(claim.source == name for claim in draft.situation.claims)):
             text = f"{source.problem} Which of its documents are gone is unknown, so no machine ends for that."
             draft.warnings.append(text)
@@ -43,7 +43,7 @@ def tell(draft: Draft) -> None:
 
 def reconcile(draft: Draft) -> None:
     """Drain the machines of documents that are gone for long enough; take a drain back whose document is there again."""
-    sources = draft.situation.wishes.sources
+    sources = draft.situation.specs.sources
     doubtful = {name for name in sources if _has_shrunk(draft, name, sources[name])}
     _keep_inventories(draft)
     for settled in list(draft.undecided()):
@@ -60,17 +60,17 @@ def is_pending(claim: Claim) -> bool:
 
 def may_stand(draft: Draft, pool: str) -> bool:
     """Whether a document of this key may exist, although no valid one was read: it is faulty, or its source was not read in whole."""
-    return pool in draft.situation.wishes.paused or any(
+    return pool in draft.situation.specs.paused or any(
         key.startswith(_INVENTORY) and key.endswith(f"|{pool}") for key in draft.findings
     )
 
 
 def _reconcile(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
-    situation, wishes = draft.situation, draft.situation.wishes
-    if claim.pool in wishes.deleted:
+    situation, specs = draft.situation, draft.situation.specs
+    if claim.pool in specs.deleted:
         _end(draft, claim, "its object is being deleted")
         return
-    if claim.pool in wishes.paused or situation.pool(claim) is not None:
+    if claim.pool in specs.paused or situation.pool(claim) is not None:
         if is_pending(claim) or claim.document_gone_since is not None:
             deletion = None if is_pending(claim) else claim.deletion
             draft.change(dataclasses.replace(claim, deletion=deletion, document_gone_since=None))
@@ -78,7 +78,7 @@ def _reconcile(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
     if claim.limits is None:
         _without_limits(draft, claim)
         return
-    source = wishes.sources.get(claim.source)
+    source = specs.sources.get(claim.source)
     if source is None or source.problem or claim.source in doubtful:
         return
     since = claim.document_gone_since or draft.now
@@ -139,7 +139,7 @@ def _has_shrunk(draft: Draft, name: str, source: Source) -> bool:
     earlier |= {claim.pool for claim in draft.situation.claims if claim.source == name and claim.pool not in missed}
     for pool in source.pools:
         draft.sighted(f"{prefix}{pool}")
-    lost = earlier - set(source.pools) - draft.situation.wishes.deleted
+    lost = earlier - set(source.pools) - draft.situation.specs.deleted
     if len(earlier) < _FEW or 2 * len(lost) <= len(earlier) or draft.twice(f"{_SHRUNK}{name}"):
         return False
     draft.keep_sightings(prefix)
@@ -161,5 +161,5 @@ def _keep_inventories(draft: Draft) -> None:
         if not key.startswith((_INVENTORY, _SHRUNK)):
             continue
         name, _bar, pool = key.partition("|")[2].rpartition("|") if key.startswith(_INVENTORY) else (key.partition("|")[2], "", "")
-        if name not in situation.wishes.sources and (name in used or (pool and f"Served||{pool}" in situation.seen.findings)):
+        if name not in situation.specs.sources and (name in used or (pool and f"Served||{pool}" in situation.seen.findings)):
             draft.findings.setdefault(key, first)

@@ -28,7 +28,7 @@ def allowed(planned: int, total: int, settings: Settings) -> bool:
 
 
 def holds(draft: Draft, kind: str, planned: int, total: int) -> bool:
-    """Whether the guard keeps ``planned`` deletions of one kind from happening; then it is a problem of the run, and people are told."""
+    """Whether the guard keeps ``planned`` deletions of one kind from happening; then it is a problem of the run, and a notice is sent."""
     if allowed(planned, total, draft.situation.settings):
         return False
     refuse(draft, kind, refusal(kind, planned, total))

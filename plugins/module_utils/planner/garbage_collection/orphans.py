@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Things of ours that no claim knows (L-12): machines, Nodes, mesh devices, keys.
+"""Orphans (L-12): machines, Nodes, mesh devices and keys of ours without a claim.
 
 Case numbers O1 … O15 are those of docs/reference/rules.md.
 """
@@ -70,7 +70,7 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
     )
     case = "O2" if service.works(first, node, situation) else _case(first, node)
     if case == "O2" and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations and not situation.rented(first.cloud):
-        case = "O3"  # an own machine that we gave back: its Node still says whose it was, but somebody else has switched it on
+        case = "O3"  # an own machine that we terminated: its Node still says whose it was, but another owner has switched it on
     if case in ("O1", "O4") and situation.in_mesh(first.name) and situation.owner(first).proof is Proof.STAMP:
         case = "O2"
     return Orphan(case, first, node, tuple(others))
@@ -97,7 +97,7 @@ def _case(instance: Instance, node: Node | None) -> str:
 
 def is_used(orphan: Orphan, situation: Situation) -> bool:
     """Whether the machine counts against limits and budgets: rented ones always, own ones while they work as our nodes. An own machine that
-    somebody else has switched on is not ours to count."""
+    that another owner has switched on does not count."""
     return situation.rented(orphan.instance.cloud) or orphan.case == "O2"
 
 
@@ -144,12 +144,12 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         instance = orphan.instance
         rented = situation.rented(instance.cloud)
         if orphan.case != "O2" and not rented:
-            draft.report(instance.name, orphan.case, "is switched on, but not by us; it is left alone")
+            draft.report(instance.name, orphan.case, "is switched on, but not by us; it is not changed")
             continue
         if orphan.case == "O3":
             text = f"{instance.cloud} {instance.id} has no claim, and the Node of its name is not surely its own"
             draft.report(instance.name, "O3", text)
-            _tell(draft, orphan, f"{instance.name}: {text}; it is left alone until somebody says what it is.")
+            _tell(draft, orphan, f"{instance.name}: {text}; it is kept until you decide what it is.")
         if orphan.case not in due:
             continue
         if rented and situation.in_mesh(instance.name):
@@ -160,7 +160,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             continue
         first = draft.sighted(f"{orphan.case}|{instance.cloud}|{instance.id}")
         if _ripe(first, draft):
-            consequence = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
+            consequence = "it is terminated" if settings.orphan_policy == "destroy" else "it is kept, as orphan_policy says"
             _tell(
                 draft,
                 orphan,
@@ -178,7 +178,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
 
 
 def _stays(draft: Draft, orphan: Orphan, why: str) -> None:
-    """A machine that may be at work for somebody else is billed until a person ends it: each run says so and fails."""
+    """A machine that another owner may use is billed until a person terminates it: each run says so and fails."""
     name = orphan.instance.name
     draft.report(name, orphan.case, why)
     remedy = f"to terminate it, run destroy.yml -e tgp_machine={name}"
@@ -192,7 +192,7 @@ def _blind(orphan: Orphan, situation: Situation) -> str:
     if orphan.node is not None:
         return ""
     claim = adopt(orphan.instance, None, situation)
-    pool, node_class = situation.pool(claim), situation.wishes.classes.get(claim.node_class)
+    pool, node_class = situation.pool(claim), situation.specs.classes.get(claim.node_class)
     if node_class is None or (pool is not None and pool.service is not None):
         return ""
     if node_class.mesh.backend != "tailscale":
@@ -302,7 +302,7 @@ def remove_devices(draft: Draft) -> None:
     situation = draft.situation
     if situation.devices is None or situation.nodes is None or situation.unlisted:
         return
-    tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
+    tags = {tag for node_class in situation.specs.classes.values() for tag in node_class.mesh.tags}
     busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | situation.names_in_use
     ids = {settled.claim.mesh_device_id for settled in draft.settled.values()}
     ours = [
@@ -365,9 +365,8 @@ def report_foreign(draft: Draft) -> None:
             if owner.generation:
                 others.setdefault(owner.generation, []).append(f"{instance.name} ({instance.cloud} {instance.id})")
         elif owner.ownership is Ownership.UNRELATED and situation.settings.report_foreign:
-            draft.report(
-                instance.name or instance.id, Finding.FOREIGN, f"{instance.cloud} {instance.id} is not ours; it is left alone"
-            )
+            text = f"{instance.cloud} {instance.id} is not managed by this cluster; it is not changed"
+            draft.report(instance.name or instance.id, Finding.FOREIGN, text)
     for generation in sorted(others):
         draft.warnings.append(
             f"Machines of this cluster id carry the stamp of another record store (generation {generation}): "

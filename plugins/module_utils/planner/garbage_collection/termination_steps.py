@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which a machine is given back, as the next step from what is known (L-10). Unknown is never taken for gone."""
+"""The order in which a machine is terminated, as the next step from what is known (L-10). Unknown is never taken for gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_DRAIN = frozenset(reason for reason, mode in MODES.items() if mode is Mode.NO
 
 
 class Step(str, enum.Enum):
-    """What to do next with a claim that is being given back."""
+    """What to do next with a claim that is being terminated."""
 
     DRAIN = "drain"
     TERMINATE = "enter phase Terminating"
@@ -88,7 +88,7 @@ def refilled(settled: Settled, situation: Situation) -> str:
 def came_back(
     claim: Claim, node: Node | None, pods: t.Sequence[Pod] | None, idle_mode: str, settings: Settings, now: datetime
 ) -> str:
-    """The same from the Ready ``node`` and its ``pods`` (None = could not be read, which is no proof that none came)."""
+    """The same from the Ready ``node`` and its ``pods`` (None = could not be read, which does not prove that none came)."""
     if not waits(claim) or node is None or not node.ready:
         return ""
     if pods is None:
@@ -113,15 +113,15 @@ def next_step(claim: Claim, facts: Facts) -> Step:
     started = claim.deletion is not None and claim.deletion.started is not None
     if facts.instance == "present" or (facts.instance is None and not started):
         return Step.DESTROY
-    leftovers = _leftovers(facts)
+    removal = _removal(facts)
     if facts.instance == "absent":
-        return leftovers or _beside(facts) or Step.REMOVE_CLAIM
+        return removal or _beside(facts) or Step.REMOVE_CLAIM
     if facts.instance == "terminating" and facts.node_ready is not True and facts.node is not None:
-        return leftovers if leftovers not in (None, Step.WAIT) else Step.CONFIRM
+        return removal if removal not in (None, Step.WAIT) else Step.CONFIRM
     return Step.CONFIRM
 
 
-def _leftovers(facts: Facts) -> Step | None:
+def _removal(facts: Facts) -> Step | None:
     if facts.device:
         return Step.DELETE_DEVICE
     if facts.key:

@@ -4,7 +4,7 @@
 """One name per GPU model, whatever a cloud or a person calls it.
 
 The canonical name says model and, where it matters for what the card can do, its form (``A100-SXM``); memory is a number beside it
-because several models are sold in two sizes. A name without form (``A100``) is a wish that every form of it fulfils.
+because several models are sold in two sizes. A name without form (``A100``) is a spec that every form of it fulfils.
 """
 
 from __future__ import annotations
@@ -247,12 +247,12 @@ def memory_mib(model: str) -> int | None:
     return sizes[0] if len(sizes) == 1 else None
 
 
-def matches(wish: str, model: str, memory: int | None = None) -> bool:
-    """Whether a card of canonical ``model`` with ``memory`` MiB is what ``wish`` asks for.
+def matches(spec: str, model: str, memory: int | None = None) -> bool:
+    """Whether a card of canonical ``model`` with ``memory`` MiB is what ``spec`` asks for.
 
-    ``A100`` is met by every form, ``A100-SXM`` by that one; a size in the wish (``A100 80GB``) must be the card's if that is known.
+    ``A100`` is met by every form, ``A100-SXM`` by that one; a size in the spec (``A100 80GB``) must be the card's if that is known.
     """
-    wanted = parse(wish)
+    wanted = parse(spec)
     if wanted is None:
         return False
     if wanted.memory_mib is not None and memory is not None and wanted.memory_mib != memory:

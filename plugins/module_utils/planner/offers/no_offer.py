@@ -67,7 +67,7 @@ def _cause(
     blocks: t.Mapping[str, datetime],
     now: datetime,
 ) -> Cause:
-    """The cause of one cloud. Of a cloud that nobody named it is no cause that it never has what is wanted."""
+    """The cause of one cloud. For a cloud that is not named it is not a cause that it never has what is wanted."""
     cloud = choice.cloud
     if cloud in unread:
         return UNKNOWN, 0, unread[cloud]

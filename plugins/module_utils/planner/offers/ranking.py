@@ -12,7 +12,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from ...model import Capability, CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Requirement, Wishes
+from ...model import Capability, CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Requirement, Specs
 from ...model.defaults import PRICE_TTL, Settings
 from ...model.labels import (
     GPU_COUNT_LABEL,
@@ -278,7 +278,7 @@ class _Filters:
 
 
 def _at_least(value: int | None, wanted: int | None) -> bool:
-    """An unknown value never satisfies a wish."""
+    """An unknown value never satisfies a spec."""
     return wanted is None or (value is not None and value >= wanted)
 
 
@@ -309,7 +309,7 @@ def priced(offer: Offer, margin: Decimal, max_hourly_price: Decimal | None) -> O
     return dataclasses.replace(offer, price_hour=bid(offer.min_bid, margin, cap) + disk)
 
 
-# ---- what the clouds have to be asked so that no offer is missed that a wished pool could take. The union over the pools: a restriction
+# ---- what the clouds have to be asked so that no offer is missed that a desired pool could take. The union over the pools: a restriction
 # stays only as far as every pool has it. Rules that a search cannot express (regions, quality, blocks) are left to ``offers.select``,
 # which checks everything again
 
@@ -317,16 +317,16 @@ _T = t.TypeVar("_T")
 _COUNTS = range(1, 33)  # GPUs in one machine, to find out which of them number operators allow
 
 
-def query_of(wishes: Wishes, cloud: str = "") -> OfferQuery:
+def query_of(specs: Specs, cloud: str = "") -> OfferQuery:
     """The question for one cloud, "" = for any. Pools of which no machine is wanted do not count, unless no numbers are given at all.
 
     Without a pool that would take the cloud the question is unrestricted.
     """
-    wanted = [pool for pool in wishes.pools if not wishes.nodes or wishes.nodes.get(pool.key, 0) > 0]
+    wanted = [pool for pool in specs.pools if not specs.nodes or specs.nodes.get(pool.key, 0) > 0]
     asked = [
         _one(pool, node_class)
         for pool in wanted
-        if (node_class := wishes.classes.get(pool.node_class)) is not None and takes(pool, node_class, cloud)
+        if (node_class := specs.classes.get(pool.node_class)) is not None and takes(pool, node_class, cloud)
     ]
     return functools.reduce(_union, asked) if asked else OfferQuery()
 
@@ -397,7 +397,7 @@ def _probe(**facts: t.Any) -> Offer:
 
 
 def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
-    """Canonical names of every model that may serve; a wish without form (A100) means all forms of it."""
+    """Canonical names of every model that may serve; a spec without form (A100) means all forms of it."""
     lists = [requirement.values for requirement in _on(pool, GPU_TYPE_LABEL) if requirement.operator == "In"]
     lists += [node_class.gpu_types] if node_class.gpu_types else []
     if not lists:
@@ -405,7 +405,7 @@ def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
     return tuple(
         name
         for name in gpu_models.known()
-        if all(any(requirements.is_model(wish, name, None) for wish in wishes) for wishes in lists)
+        if all(any(requirements.is_model(spec, name, None) for spec in specs) for specs in lists)
     )
 
 

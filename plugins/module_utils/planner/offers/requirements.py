@@ -81,22 +81,22 @@ def met(requirement: Requirement, offer: Offer) -> bool:
 
 def _in(requirement: Requirement, offer: Offer, value: str) -> bool:
     if requirement.key == GPU_TYPE_LABEL:
-        return any(is_offered(wish, offer) for wish in requirement.values)
+        return any(is_offered(spec, offer) for spec in requirement.values)
     if requirement.key == REGION_LABEL:
-        return any(region_matches(wish, offer.region, offer.cloud_region) for wish in requirement.values)
+        return any(region_matches(spec, offer.region, offer.cloud_region) for spec in requirement.values)
     return value in requirement.values
 
 
-def is_offered(wish: str, offer: Offer) -> bool:
-    """Whether the offer's card is what ``wish`` asks for. A size in the wish is not met by a card of which it is not known."""
-    return is_model(wish, offer.model, offer.gpu_memory_mib or gpu_models.memory_mib(offer.model) or 0)
+def is_offered(spec: str, offer: Offer) -> bool:
+    """Whether the offer's card is what ``spec`` asks for. A size in the spec is not met by a card of which it is not known."""
+    return is_model(spec, offer.model, offer.gpu_memory_mib or gpu_models.memory_mib(offer.model) or 0)
 
 
 @functools.lru_cache(maxsize=4096)
-def is_model(wish: str, model: str, memory_mib: int | None) -> bool:
-    """Whether a card is what ``wish`` asks for, ``memory_mib`` None = of any size; remembered, because thousands of offers are of few
+def is_model(spec: str, model: str, memory_mib: int | None) -> bool:
+    """Whether a card is what ``spec`` asks for, ``memory_mib`` None = of any size; remembered, because thousands of offers are of few
     models."""
-    return gpu_models.matches(wish, model, memory_mib)
+    return gpu_models.matches(spec, model, memory_mib)
 
 
 def _compare(operator: str, value: str, bound: str) -> bool:
@@ -153,14 +153,14 @@ def cut(offer: Offer, gib: int) -> Offer:
     return dataclasses.replace(offer, disk_gib=gib, storage_price_hour=disk, price_hour=price)
 
 
-# ---- whether the host of an offer is as good as a class wants it (L-13). What nobody says of a host meets no wish
+# ---- whether the host of an offer is as good as a class wants it (L-13). What nobody says of a host meets no spec
 
 NOTHING = Quality()
 VERIFIED, CUDA, BANDWIDTH, STATIC_IP, PORTS, DURATION = "verified", "cuda", "inet-down", "static-ip", "ports", "duration"
 
 
 def good_enough(offer: Offer, wanted: Quality) -> bool:
-    """True when the offer meets every wish."""
+    """True when the offer meets every spec."""
     return wanted == NOTHING or not unmet(offer, wanted)
 
 
@@ -176,13 +176,13 @@ def for_nodes(quality: Quality, wanted: Quality, usual: Quality) -> Quality:
 
 
 def outlasts(offer: Offer, seconds: int | None) -> bool:
-    """Whether the host still offers it for so long; also when that is not told, or nobody knows how long the machine will be wanted."""
+    """Whether the host still offers it for so long; also when that is not reported, or is unknown how long the machine will be wanted."""
     duration = _amount(offer.traits.get(DURATION))
     return seconds is None or duration is None or duration >= seconds
 
 
 def unmet(offer: Offer, wanted: Quality) -> str:
-    """The first wish that the offer does not meet, by its name in a document; empty when it meets all."""
+    """The first spec that the offer does not meet, by its name in a document; empty when it meets all."""
     traits = offer.traits
     checks = (
         ("minReliability", _at_least(offer.reliability, wanted.min_reliability)),
@@ -219,9 +219,9 @@ def _version(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
 
 
-# ---- standard regions: one word for a part of the world, so that a wish can name a region without naming a cloud. Form:
+# ---- standard regions: one word for a part of the world, so that a spec can name a region without naming a cloud. Form:
 # ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a standard word keeps its own.
-# A wish may also say ``asia-pacific`` for Asia's east and south with Australia, and an area for all of its parts (``us``)
+# A spec may also say ``asia-pacific`` for Asia's east and south with Australia, and an area for all of its parts (``us``)
 
 _AREAS = {"us": "us", "eu": "eu", "europe": "eu", "asia": "asia", "me": "me", "australia": "australia"}
 _PARTS = "north|south|east|west|central|northeast|northwest|southeast|southwest"
@@ -243,10 +243,10 @@ def standard_region(cloud_region: str, named: t.Mapping[str, str] = MappingProxy
     return f"{_AREAS[numbered[1]]}-{numbered[2]}" if numbered else own
 
 
-def region_matches(wish: str, region: str, cloud_region: str) -> bool:
-    """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``wish``;
+def region_matches(spec: str, region: str, cloud_region: str) -> bool:
+    """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``spec``;
     case is ignored."""
-    wanted = wish.strip().lower()
+    wanted = spec.strip().lower()
     if wanted == "asia-pacific" and region.lower().startswith(_PACIFIC):
         return True
     if wanted in _AREAS and region.lower().startswith(f"{_AREAS[wanted]}-"):
@@ -254,11 +254,11 @@ def region_matches(wish: str, region: str, cloud_region: str) -> bool:
     return bool(wanted) and wanted in (region.lower(), cloud_region.strip().lower())
 
 
-def misspelt_region(wish: str, regions: t.Iterable[str]) -> tuple[str, ...]:
-    """The words that the wish resembles, the nearest first, at most two; none when it is a standard word, of a form that clouds use
+def misspelt_region(spec: str, regions: t.Iterable[str]) -> tuple[str, ...]:
+    """The words that the spec resembles, the nearest first, at most two; none when it is a standard word, of a form that clouds use
     (``us-west-2``), or one of ``regions``: words of clouds, with or without a number at their end (``us-tx`` for ``us-tx-3``)."""
     cloud_words = {region.strip().lower() for region in regions} - {""}
-    wanted = wish.strip().lower()
+    wanted = spec.strip().lower()
     if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (cloud_words | _WORDS):
         return ()
     words = sorted(cloud_words | _WORDS)

@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ...model import Action, Capability, Claim, Observation, Offer, Phase, Plan, Pool, Wishes
+from ...model import Action, Capability, Claim, Observation, Offer, Phase, Plan, Pool, Specs
 from ...model.defaults import Settings
 from ...model.names import free_index
 from ...model.reasons import ActionKind
@@ -66,23 +66,23 @@ def settings_of(saved: SavedPlan, settings: Settings) -> Settings:
     )
 
 
-def wishes_of(saved: SavedPlan, wishes: Wishes) -> Wishes:
+def specs_of(saved: SavedPlan, specs: Specs) -> Specs:
     """The documents of now with the numbers of machines that the plan was asked for."""
-    return dataclasses.replace(wishes, nodes={wanted.pool: wanted.nodes for wanted in saved.request.wanted})
+    return dataclasses.replace(specs, nodes={wanted.pool: wanted.nodes for wanted in saved.request.wanted})
 
 
 def check_plan(
     saved: SavedPlan,
     observation: Observation,
-    wishes: Wishes,
+    specs: Specs,
     settings: Settings,
     capabilities: t.Mapping[str, Capability],
     closed: t.Mapping[str, datetime],
 ) -> CheckedPlan:
-    """Hold every step against ``observation``. ``wishes`` and ``settings`` as :func:`wishes_of` and :func:`settings_of` give them;
-    ``closed``: the end of the last machine of each name that was given back and booked."""
-    fresh = plan(observation, wishes, settings, capabilities, saved.run_id)
-    situation = Situation(observation, wishes, settings, capabilities)
+    """Hold every step against ``observation``. ``specs`` and ``settings`` as :func:`specs_of` and :func:`settings_of` give them;
+    ``closed``: the end of the last machine of each name that was terminated and booked."""
+    fresh = plan(observation, specs, settings, capabilities, saved.run_id)
+    situation = Situation(observation, specs, settings, capabilities)
     launches = Launches(saved, fresh, situation, closed)
     checks = tuple(_check(step, fresh, situation, launches, closed) for step in saved.steps)
     applied = [check.action for check in checks if check.action is not None]
@@ -107,7 +107,7 @@ def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[st
     """Anything but a launch: what the plan of now would do, too, and for the same reason."""
     claim = next((recorded for recorded in situation.claims if recorded.name == step.name), None)
     if claim is None and step.needs.claim_version:
-        return StepCheck(step, DONE, "given back already") if step.name in closed else StepCheck(step, REFUSED, "its claim is gone")
+        return StepCheck(step, DONE, "terminated already") if step.name in closed else StepCheck(step, REFUSED, "its claim is gone")
     if claim is not None and (step.kind == ActionKind.UPDATE or (step.kind == ActionKind.RESUME and claim.phase is Phase.READY)):
         return StepCheck(step, DONE, "has its claim" if step.kind == ActionKind.UPDATE else "is usable already")
     other = _other_node(step, claim, situation)
@@ -192,10 +192,10 @@ class Launches:
             matching = self._found(current)
             return ("applied", matching.detail, matching) if matching is not None else ("done", over, None)
         pool = self.situation.pool(planned)
-        node_class = self.situation.wishes.classes.get(planned.node_class)
+        node_class = self.situation.specs.classes.get(planned.node_class)
         if pool is None or node_class is None:
             return "refused", f"no document describes its pool {planned.pool} any more", None
-        if documents_of(planned, self.situation.wishes) != step.needs.generation:
+        if documents_of(planned, self.situation.specs) != step.needs.generation:
             return "refused", f"the documents of {planned.pool} were changed since the plan was made", None
         if current is None and step.needs.claim_version:
             return "refused", "its claim is gone", None
@@ -231,7 +231,7 @@ class Launches:
     def _candidates(self, claims: t.Sequence[Claim]) -> t.Iterator[Offer]:
         for key in sorted({claim.pool for claim in claims}):
             pool = self.situation.pool_by_key.get(key)
-            node_class = self.situation.wishes.classes.get(pool.node_class) if pool else None
+            node_class = self.situation.specs.classes.get(pool.node_class) if pool else None
             if pool is not None and node_class is not None:
                 yield from self.capacity.selection(pool, node_class).candidates
 
@@ -250,7 +250,7 @@ class Launches:
     def _going(self, current: Claim) -> str:
         """Why nothing is left to be rented for a claim that exists; empty when its create call was not sent."""
         if current.deletion is not None:
-            return f"was launched, and is being given back ({current.deletion.reason})"
+            return f"was launched, and is being terminated ({current.deletion.reason})"
         if unsent(current):
             return ""
         recovery = self.draft.settled[current.name].recovery
@@ -268,7 +268,7 @@ class Launches:
         """The same where there is no claim: it was there since the plan was made."""
         end = self.closed.get(planned.name)
         if end is not None and (self.situation.rented(planned.cloud) or end >= self.saved.made_at):
-            return "was launched and given back already"
+            return "was launched and terminated already"
         return ""
 
     def _claim(self, step: Step, planned: Claim, current: Claim | None, offer: Offer, rest: tuple[Offer, ...], pool: Pool) -> Claim:
@@ -321,7 +321,7 @@ def _price(step: Step, offer: Offer) -> str:
 
 
 def still_there(step: Step, situation: Situation) -> bool | None:
-    """For what removes something; of kinds that nobody knows here nothing is known."""
+    """For what removes something; of kinds that is unknown here nothing is known."""
     seen = situation.seen
     if step.kind in (ActionKind.DESTROY, ActionKind.RESUME):
         return True if any(claim.name == step.name for claim in situation.claims) else _listed(step.name, situation)

@@ -12,7 +12,7 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ...model import Action, Claim, Observation, Phase, Plan, Wishes
+from ...model import Action, Claim, Observation, Phase, Plan, Specs
 from ...model.defaults import Destroy, Settings
 from ...model.reasons import ActionKind, Finding
 from ...units.values import print_money
@@ -105,7 +105,7 @@ class SavedPlan:
     steps: tuple[Step, ...]
 
 
-def make(plan: Plan, observation: Observation, wishes: Wishes, settings: Settings, run_id: str) -> SavedPlan:
+def make(plan: Plan, observation: Observation, specs: Specs, settings: Settings, run_id: str) -> SavedPlan:
     """The plan of this observation as it is kept. Facts that every run notes by itself are no steps of it."""
     versions = {claim.name: claim.version for claim in observation.claims or ()}
     uids = {node.name: node.uid for node in observation.nodes or ()}
@@ -120,14 +120,14 @@ def make(plan: Plan, observation: Observation, wishes: Wishes, settings: Setting
         observation.now,
         Request(
             settings.mode,
-            tuple(Wanted(pool, wishes.nodes[pool]) for pool in sorted(wishes.nodes)),
+            tuple(Wanted(pool, specs.nodes[pool]) for pool in sorted(specs.nodes)),
             settings.destroy,
             settings.max_nodes_total,
             settings.max_hourly_total,
         ),
         inputs_hash(observation, [action.claim for action in actions if _rents(action) and action.claim]),
         Costs(*hour_day),
-        tuple(_step(action, versions, uids, wishes) for action in actions),
+        tuple(_step(action, versions, uids, specs) for action in actions),
     )
 
 
@@ -152,10 +152,10 @@ def inputs_hash(observation: Observation, rented: t.Iterable[Claim]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def documents_of(claim: Claim, wishes: Wishes) -> str:
+def documents_of(claim: Claim, specs: Specs) -> str:
     """The fingerprint of the documents that a machine of this claim would be made from now; empty without them."""
-    pool = next((candidate for candidate in wishes.pools if candidate.key == claim.pool), None)
-    node_class = wishes.classes.get(claim.node_class)
+    pool = next((candidate for candidate in specs.pools if candidate.key == claim.pool), None)
+    node_class = specs.classes.get(claim.node_class)
     return generation(node_class, pool) if pool is not None and node_class is not None else ""
 
 
@@ -173,13 +173,13 @@ def unsent(claim: Claim | None) -> bool:
     )
 
 
-def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, str], wishes: Wishes) -> Step:
+def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, str], specs: Specs) -> Step:
     claim = action.claim
     rents = _rents(action)
     needs = Precondition(
         claim_version=versions.get(action.name, ""),
         node_uid=(uids.get(claim.node_name or claim.name, "") if claim else "") if not rents else "",
-        generation=documents_of(claim, wishes) if claim and rents else "",
+        generation=documents_of(claim, specs) if claim and rents else "",
         offer=offer_key(claim.offer) if claim and rents else "",
         price_bound=bound(claim.offer.price_hour) if claim and rents and claim.offer.price_hour is not None else None,
     )

@@ -49,7 +49,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     for pool in situation.pools:
         wanted, by_number = _wants(draft, pool)
         missing = wanted - live[pool.key]
-        if missing < 0 and pool.key in situation.wishes.nodes and situation.settings.mode == "provision":
+        if missing < 0 and pool.key in situation.specs.nodes and situation.settings.mode == "provision":
             draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
         if missing > 0:
             now = missing if by_number else min(missing, MAX_LAUNCH_PER_RUN)
@@ -87,8 +87,8 @@ def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
     situation = draft.situation
     if completed_requests.is_served(draft, pool):
         return 0, False
-    asked = situation.wishes.nodes.get(pool.key)
-    if asked is None and situation.wishes.nodes:
+    asked = situation.specs.nodes.get(pool.key)
+    if asked is None and situation.specs.nodes:
         return 0, False
     if pool.request:
         return 1, True
@@ -131,12 +131,12 @@ def _resume(draft: Draft, capacity: LaunchCapacity) -> collections.Counter[str]:
             continue
         late = overdue(claim, pool, situation.capability(claim), draft.now, settled.node) and not service.answers(claim, situation)
         if late and settled.recovery.what not in RETRY:
-            draft.report(claim.name, Reason.FAILED_JOIN, "was not usable in time; reap.yml gives it back", pool=claim.pool)
+            draft.report(claim.name, Reason.FAILED_JOIN, "was not usable in time; reap.yml terminates it", pool=claim.pool)
             continue
         live[claim.pool] += 1
         node_class = situation.node_class(claim)
         if pool is None or node_class is None:
-            why = situation.wishes.paused.get(claim.pool, "no document describes its pool in this run")
+            why = situation.specs.paused.get(claim.pool, "no document describes its pool in this run")
             draft.warnings.append(f"{claim.name} of {claim.pool} is not usable yet, and its launch is not continued: {why}")
         elif settled.recovery.what in RETRY:
             _again(draft, capacity, settled, pool, node_class)
@@ -203,7 +203,7 @@ def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t
 
 
 def _launch_pool(draft: Draft, capacity: LaunchCapacity, pool: Pool, count: int, later: int, run_id: str) -> None:
-    node_class = draft.situation.wishes.classes[pool.node_class]
+    node_class = draft.situation.specs.classes[pool.node_class]
     reason = refuse_to_launch(draft, pool, node_class)
     launched = 0
     while launched < count and not reason:
@@ -246,7 +246,7 @@ def add(
 
 def blocked(draft: Draft, pool: Pool) -> str:
     """Why the preflight found that a machine of the pool could not join; empty = it found nothing."""
-    reasons = draft.situation.wishes.blocked
+    reasons = draft.situation.specs.blocked
     why = reasons.get(pool.key) or reasons.get(pool.node_class)
     if not why:
         gpus = _advertised(draft, pool)
@@ -256,7 +256,7 @@ def blocked(draft: Draft, pool: Pool) -> str:
 
 def _advertised(draft: Draft, pool: Pool) -> device_plugins.Answer:
     situation = draft.situation
-    node_class = situation.wishes.classes[pool.node_class]
+    node_class = situation.specs.classes[pool.node_class]
     resources = situation.settings.gpu_resources
     return device_plugins.answer(pool, node_class, situation.seen.device_plugins, situation.nodes, resources)
 
@@ -272,8 +272,8 @@ def prevented(draft: Draft, pool: Pool) -> None:
 def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     """What forbids any launch in the pool, whatever is on offer."""
     situation = draft.situation
-    if pool.key in situation.wishes.paused:
-        return situation.wishes.paused[pool.key]
+    if pool.key in situation.specs.paused:
+        return situation.specs.paused[pool.key]
     if why := blocked(draft, pool):
         return why
     refused = lanes_refused(pool, node_class, situation.capabilities)

@@ -89,7 +89,7 @@ def allocatable_gpus(claim: Claim, node: Node) -> int:
 
 
 def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
-    """Seconds from the create call until the machine must be usable: the pool's wish, else what is usual at the cloud."""
+    """Seconds from the create call until the machine must be usable: the pool's spec, else what is usual at the cloud."""
     if pool is not None and pool.registration_timeout is not None:
         return pool.registration_timeout
     return capability.registration_timeout if capability is not None else 1200

@@ -40,7 +40,7 @@ class LaunchCapacity:
         self.situation = draft.situation
         holding = [settled.claim for settled in draft.settled.values() if _holds(settled)]
         rented = [claim for claim in holding if self.situation.rented(claim.cloud)]  # own machines enter no tunnel
-        self.addresses = Spare(rented, self.situation.wishes.classes)
+        self.addresses = Spare(rented, self.situation.specs.classes)
         self.held = limits.reserved(holding)
         self.held = _reserve_unclaimed(self.held, draft, orphans)
         anew = {settled.claim.name for settled in draft.settled.values() if not _holds(settled)}
@@ -108,7 +108,7 @@ class LaunchCapacity:
         return None, (), first_reason or too_small or self.why_none(pool, node_class)
 
     def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
-        """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
+        """Reserve an offer that the caller chose; of the others those that would serve the same, best first."""
         others = (
             candidate for candidate in self.selection(pool, node_class).candidates if candidate is not offer and serves(candidate)
         )
@@ -204,7 +204,7 @@ class LaunchCapacity:
 
 
 def _holds(settled: Settled) -> bool:
-    """Whether the claim's reservation stands; a launch that is decided anew in this run gives it back first."""
+    """Whether the claim's reservation stands; a launch that is decided anew in this run terminates it first."""
     return not (settled.recovery.what in RETRY and settled.claim.deletion is None)
 
 
@@ -240,7 +240,7 @@ def free(hub: Hub, claims: t.Iterable[Claim]) -> int:
 def draw(hub: Hub, claims: t.Iterable[Claim], name: str) -> str:
     """An address for the machine ``name``, with the length of the whole network, as 10.77.0.11/24; empty when none is free.
 
-    Where the search begins is told by the name, so that an address that was given back is not the very next one to be handed out.
+    The search begins at a hash of the name, so that an address that was terminated is not the very next one to be handed out.
     """
     out, own = _taken(claims) | _reserved(hub), ipaddress.ip_network(hub.network)
     pool = ipaddress.ip_network(hub.addresses)

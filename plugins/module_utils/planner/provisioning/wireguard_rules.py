@@ -59,7 +59,7 @@ def hub_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
     if not _NAME.fullmatch(tunnel.interface):
         yield (
             "interface",
-            f"{tunnel.interface!r} is no name of a network interface: a letter, then at most 14 letters, digits, '-', '_', '.'.",
+            f"{tunnel.interface!r} is not a name of a network interface: a letter, then at most 14 letters, digits, '-', '_', '.'.",
         )
     if not 1280 <= tunnel.mtu <= 9000:
         yield "mtu", f"{tunnel.mtu} must be 1280 to 9000; 1420 fits most ways, 1412 those over PPPoE."
@@ -71,7 +71,7 @@ def hub_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
     try:
         hub: t.Any = ipaddress.ip_address(tunnel.hub_address)
     except ValueError:
-        yield "hub_address", f"{tunnel.hub_address!r} is no address; write the hub's inside the tunnel, like 10.77.0.1."
+        yield "hub_address", f"{tunnel.hub_address!r} is not an address; write the hub's inside the tunnel, like 10.77.0.1."
         return
     network = _network(tunnel)
     if network is not None:
@@ -96,7 +96,7 @@ def node_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
         yield "private_key", "and hub_key are the same: hub_key is the hub's public key."
     network = _network(tunnel)
     if network is None:
-        yield "address", f"{tunnel.address!r} is no address with a length, like 10.77.0.11/24."
+        yield "address", f"{tunnel.address!r} is not an address with a prefix length, like 10.77.0.11/24."
         return
     if "/" not in tunnel.address or _is_end(network, ipaddress.ip_address(tunnel.ip)):
         yield "address", f"{tunnel.address} is not that of one node in a network, like 10.77.0.11/24."
@@ -105,7 +105,7 @@ def node_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
 
 
 def _network(tunnel: Tunnel) -> t.Any:
-    """The network the node's address is in; None when that is no address."""
+    """The network the node's address is in; None when that is not an address."""
     try:
         return ipaddress.ip_interface(tunnel.address).network
     except ValueError:
@@ -123,7 +123,7 @@ def _allowed(tunnel: Tunnel, network: t.Any, hub: t.Any, endpoint: t.Any) -> t.I
         try:
             subnet = ipaddress.ip_network(text)
         except ValueError:
-            yield "allowed", f"{text!r} is no network; write it like 192.168.10.0/24, without bits behind its length."
+            yield "allowed", f"{text!r} is not a network; write it like 192.168.10.0/24, without bits behind its prefix."
             continue
         if subnet.version != network.version:
             yield (

@@ -89,7 +89,7 @@ def against(pod: Pod, place: Bin) -> str:
         return why
     least = memory_mib(wanted)
     if least is None:
-        return f"annotation {GPU_MEMORY_LABEL} {wanted!r} is no amount of memory"
+        return f"annotation {GPU_MEMORY_LABEL} {wanted!r} is not an amount of memory"
     return "" if place.gpu_memory_mib is not None and place.gpu_memory_mib >= least else f"{GPU_MEMORY_LABEL} of at least {wanted}"
 
 

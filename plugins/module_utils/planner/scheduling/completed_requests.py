@@ -16,7 +16,7 @@ from ..plan_builder import Draft
 
 _CASE = "Served"
 _ENDS = (Reason.EXPIRED, Reason.EMPTY)
-_BY_TIMER = ("autoscale", "everything")  # provision is somebody's own word
+_BY_TIMER = ("autoscale", "everything")  # provision is an explicit request
 
 
 def note(draft: Draft) -> None:

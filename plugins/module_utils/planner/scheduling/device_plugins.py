@@ -80,7 +80,7 @@ def _serves(plugin: DevicePlugin, labels: t.Mapping[str, str], taints: t.Sequenc
 
 
 def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
-    """Labels that every new node of the pool has. Others may come from its offer, its template, or somebody in the cluster. A pool or
+    """Labels that every new node of the pool has. Others may come from its offer, its template, or another controller. A pool or
     class without a name stands for any: its name and labels are unknown."""
     ours = {
         NODEPOOL_LABEL: label_value(pool.name),

@@ -34,7 +34,7 @@ class Place:
 def places(draft: Draft, *, unresumed: bool) -> list[Place]:
     """In the order in which pods go there: Ready nodes by name, then machines on their way, the oldest first, then those of this run.
 
-    A machine that goes in this run is no place, nor is a cordoned one. ``unresumed``: count launches of earlier runs that are to be
+    A machine that goes in this run is not a place, nor is a cordoned one. ``unresumed``: count launches of earlier runs that are to be
     made anew, last; else only those that this run has taken up again.
     """
     ready: list[Place] = []

@@ -19,7 +19,7 @@ NEVER_SUITS, TOO_SMALL, NO_OFFER, FULL, KNOWN = range(5)
 
 
 class Reason(t.NamedTuple):
-    """Why a pool does not serve a pod. The reason of the pool that came furthest is the one that is told."""
+    """Why a pool does not serve a pod. The reason of the pool that came furthest is the one that is reported."""
 
     stage: int
     pool: str

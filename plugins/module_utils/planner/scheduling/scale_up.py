@@ -130,7 +130,7 @@ def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[
 
 
 def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> None:
-    """A launch of an earlier run that certainly made nothing is made anew only while somebody still wants it: a pod, minNodes, a request."""
+    """A launch of an earlier run that certainly made nothing is made anew only while there is still demand: a pod, minNodes, a request."""
     again: dict[str, list[Claim]] = {}
     living: collections.Counter[str] = collections.Counter()
     for settled in draft.undecided():
@@ -180,7 +180,7 @@ class _Buyer:
     def buy(self, queue: Queue) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
         """Uid to machine of those that get one, uid to pool and reason of all others."""
         situation = self.draft.situation
-        classes = situation.wishes.classes
+        classes = situation.specs.classes
         shops = [
             self._shop(pool, classes[pool.node_class]) for pool in situation.pools if not pool.request and pool.service is None
         ]

@@ -27,9 +27,9 @@ NODES_IDLE, NODES_LOST = "nodes_idle", "nodes_lost"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Patience:
+class TriggerDelays:
     """Seconds. ``idle_after``: when to look again at a node that became idle (consolidateAfter of its pool). ``lost_after``: for how long a
-    node may be not Ready. ``repeat``: after which the same is told again while it lasts; ``soon``: the same for nodes that came up, which
+    node may be not Ready. ``repeat``: after which the same is delivered again while it lasts; ``soon``: the same for nodes that came up, which
     may show their GPUs a little later."""
 
     idle_after: float = 600
@@ -61,9 +61,9 @@ class Sighting:
 
 @dataclasses.dataclass
 class Watcher:
-    """Remembers what was told. What lasts counts from the first look that saw it."""
+    """Remembers what was delivered. What lasts counts from the first pass that saw it."""
 
-    patience: Patience = Patience()
+    delays: TriggerDelays = TriggerDelays()
     settings: Settings = Settings()
     idle_mode: str = "workload"
     _since: dict[tuple[str, str], datetime] = dataclasses.field(default_factory=dict)
@@ -71,7 +71,7 @@ class Watcher:
     _leaving: dict[str, bool] = dataclasses.field(default_factory=dict)  # every node of the last look: are we about to remove it?
 
     def look(self, pods: t.Collection[Pod], nodes: t.Iterable[Node], now: datetime, asking: t.Iterable[str] = ()) -> list[Sighting]:
-        """What is to be told at ``now``: all of a kind, as soon as one of it is new or due again. ``asking``: names of certificate
+        """What is to be delivered at ``now``: all of a kind, as soon as one of it is new or due again. ``asking``: names of certificate
         requests that nobody has answered."""
         ours = {node.name: node for node in nodes if node.labels.get(PROVISIONED_LABEL) == "true"}
         vanished = {name for name, leaving in self._leaving.items() if name not in ours and not leaving}
@@ -102,17 +102,17 @@ class Watcher:
         return max(now + timedelta(seconds=1), min(map(self._due, self._since), default=now + timedelta(hours=1)))
 
     def _due(self, key: tuple[str, str]) -> datetime:
-        """When this has to be told: once it has lasted, for an idle node again when its pool may let it go, then every ``repeat``."""
+        """When this has to be delivered: once it has lasted, for an idle node again when its pool may let it go, then every ``repeat``."""
         since, last = self._since[key], self._told.get(key)
         if last is None:
-            return since + timedelta(seconds=self.patience.lost_after if key[0] == NODES_LOST else 0)
+            return since + timedelta(seconds=self.delays.lost_after if key[0] == NODES_LOST else 0)
         if key[0] == NODES_READY:
-            return last + timedelta(seconds=self.patience.soon)
-        again = self.patience.idle_after if key[0] == NODES_IDLE and last == since else self.patience.repeat
+            return last + timedelta(seconds=self.delays.soon)
+        again = self.delays.idle_after if key[0] == NODES_IDLE and last == since else self.delays.repeat
         return last + timedelta(seconds=again)
 
     def _sighting(self, kind: str, names: set[str], now: datetime, at_once: t.Collection[str] = ()) -> Sighting | None:
-        """``at_once``: names that are told now and never again."""
+        """``at_once``: names that are delivered now and never again."""
         for key in [key for key in self._since if key[0] == kind and key[1] not in names]:
             del self._since[key]
             self._told.pop(key, None)

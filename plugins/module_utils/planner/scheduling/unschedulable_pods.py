@@ -58,7 +58,7 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
         (place, place.planned) for place in places if place.node is not None and place.planned is not None
     ]
     empty: dict[str, t.Mapping[str, int | None]] = {}
-    classes = draft.situation.wishes.classes
+    classes = draft.situation.specs.classes
     made_now = {
         pool.key: generation(classes[pool.node_class], pool) for pool in draft.situation.pools if pool.node_class in classes
     }

@@ -203,7 +203,7 @@ class LambdaCloud(NothingBeside):
         if unknown := sorted(set(settings) - set(SETTINGS)):
             raise _invalid(f"unknown setting {', '.join(unknown)}", f"Lambda knows {', '.join(sorted(SETTINGS))}.")
         if not _HOSTNAME.fullmatch(request.name):
-            raise _invalid(f"{request.name!r} is no host name", "Use at most 63 lower-case letters, digits and dashes.")
+            raise _invalid(f"{request.name!r} is not a host name", "Use at most 63 lower-case letters, digits and dashes.")
         if not offer.cloud_region:
             raise _refused(f"lambda: {offer.instance_type} is sold out in every region.", "capacity")
         if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:

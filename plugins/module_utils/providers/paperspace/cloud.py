@@ -4,7 +4,7 @@
 """Paperspace machines (DigitalOcean), API v1 (https://api.paperspace.com/v1).
 
 What is peculiar: there is no list of types (they are gathered from the templates) and no price list (kept in types.py, the true
-price is told by the machine); every change is only queued and fails in its event; there is no user data but startup scripts, which stay in
+price is reported by the machine); every change is only queued and fails in its event; there is no user data but startup scripts, which stay in
 the account; ``off`` bills the disk on; a wrong key may be answered 200 with ``null``.
 """
 
@@ -165,11 +165,11 @@ class PaperspaceCloud:
         if request.user_data is not None:
             script, extra = self._beside.script(request.name, request.user_data)
             made += [extra] if extra else []
-        wish = request.settings.get("network")
-        if wish == "own":
+        spec = request.settings.get("network")
+        if spec == "own":
             network, extra = self._beside.network(request.name, request.offer.cloud_region)
             made += [extra] if extra else []
-        return script, network or wish
+        return script, network or spec
 
     def _take_back(self, made: list[Extra]) -> None:
         for extra in reversed(made):
@@ -357,9 +357,9 @@ class Catalog:
             self._known = readable("paperspace", entries, lambda entry: to_template(self._calls.api, entry, operation), self._warn)
         return self._known
 
-    def template_for(self, label: str, wish: str | None) -> str:
+    def template_for(self, label: str, spec: str | None) -> str:
         """The id of the template to boot a machine of this type with. LaunchRefused when none fits."""
-        chosen = wish or self._template
+        chosen = spec or self._template
         if chosen:
             return chosen
         template = choose_template(self._templates(), label)
@@ -371,7 +371,7 @@ class Catalog:
 def _wanted(offer: Offer, query: OfferQuery) -> bool:
     """Whether an offer is one that the query is about."""
     return (
-        (not query.models or any(gpu_models.matches(wish, offer.model, offer.gpu_memory_mib) for wish in query.models))
+        (not query.models or any(gpu_models.matches(spec, offer.model, offer.gpu_memory_mib) for spec in query.models))
         and (not query.gpu_counts or offer.gpu_count in query.gpu_counts)
         and (query.min_gpu_memory_mib is None or (offer.gpu_memory_mib or 0) >= query.min_gpu_memory_mib)
         and (query.max_price_hour is None or (offer.price_hour is not None and offer.price_hour <= query.max_price_hour))

@@ -45,7 +45,7 @@ def check_request(request: LaunchRequest) -> None:
     if request.container is not None or request.environment:
         raise invalid("a machine takes a startup script only, no container and no variables", "Use lane kubelet.")
     if not _NAME.fullmatch(request.name):
-        raise invalid(f"{request.name!r} is no host name", "Use at most 63 lower-case letters, digits and dashes.")
+        raise invalid(f"{request.name!r} is not a host name", "Use at most 63 lower-case letters, digits and dashes.")
     if offer.spot:
         raise invalid("it sells no spot machines", "Allow offers on demand.")
     if settings.get("region") and short_region(offer.cloud_region) != settings["region"]:
@@ -98,7 +98,7 @@ def choose_template(templates: t.Iterable[Template], label: str) -> Template | N
 
 
 def script_name(machine: str, text: str) -> str:
-    """The text is never given back, so its hash stands in the name."""
+    """The text is never returned, so its hash stands in the name."""
     return f"{machine}.tgp-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

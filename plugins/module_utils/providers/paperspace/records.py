@@ -143,7 +143,7 @@ def to_event(api: Api, entry: t.Any, operation: str) -> Event:
 
 def machine_status(word: str, events: t.Iterable[Event], *, off_before: bool) -> MachineStatus:
     """What became of a machine that is not up. Paperspace has no word for failed: the event of the last switching on tells, unless
-    somebody switched it off since. ``off_before``: it was off at the last look, too."""
+    it was switched off since. ``off_before``: it was off at the last look, too."""
     ordered = sorted(events, key=lambda event: event.created)
     if not ordered:
         return MachineStatus(None, "")

@@ -4,7 +4,7 @@
 """Paperspace's machine types. Its API has neither a list of them with their GPUs nor prices; both are kept here.
 
 Prices are list prices in dollars per hour without disk: those of the public price page of September 2026, and where that shows only
-promotions or nothing, what on-demand users paid in 2024. They are estimates; the true price is told once a machine exists.
+promotions or nothing, what on-demand users paid in 2024. They are estimates; the true price is reported once a machine exists.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _told_apart(error: errors.Forbidden) -> errors.Forbidden:
     if is_problem(error):
         return error
     return errors.Forbidden(
-        f"{error.message} This is no answer of RunPod's API: a firewall or proxy before it refuses the call; the key may be good.",
+        f"{error.message} This is not an answer of RunPod's API: a firewall or proxy before it refuses the call; the key may be good.",
         remedy="Try from another network, or later.",
         service=error.service,
         status=error.status,

@@ -94,13 +94,13 @@ class RunpodCloud(NothingBeside):
     # ---- reading
 
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
-        """Asked once per tier; for a few wished counts once for each, because stock depends on the count."""
+        """Asked once per tier; for a few desired counts once for each, because stock depends on the count."""
         if query.spot is True or (query.lanes and not set(query.lanes) & set(FACTS.lanes)):
             return []
-        wished = tuple(dict.fromkeys(count for count in query.gpu_counts if count > 0))
-        if query.gpu_counts and not wished:
+        desired = tuple(dict.fromkeys(count for count in query.gpu_counts if count > 0))
+        if query.gpu_counts and not desired:
             return []
-        asked = [(count,) for count in wished] if 0 < len(wished) <= _MOST_COUNTS else [tuple(sorted(wished)) or USUAL_COUNTS]
+        asked = [(count,) for count in desired] if 0 < len(desired) <= _MOST_COUNTS else [tuple(sorted(desired)) or USUAL_COUNTS]
         return [offer for tier in self._tiers for counts in asked for offer in self._catalogue(tier, counts, query.disk_gib)]
 
     def _catalogue(self, tier: str, counts: tuple[int, ...], disk_gib: int) -> list[Offer]:

@@ -56,7 +56,7 @@ def pod_body(request: LaunchRequest, tiers: t.Collection[str]) -> dict[str, t.An
     if request.user_data is not None or request.environment:
         raise invalid("a pod is a container and reads no user data", "Use lane service, or a cloud with virtual machines.")
     if not _NAME.fullmatch(request.name):
-        raise invalid(f"{request.name!r} is no host name", "Use at most 60 lower-case letters, digits and dashes.")
+        raise invalid(f"{request.name!r} is not a host name", "Use at most 60 lower-case letters, digits and dashes.")
     image = (container.image if container else "") or settings.get("image")
     if not image:
         raise invalid("no image is named", "Name one in the pool's service, or in the setting image of the class.")

@@ -28,7 +28,7 @@ _MILLIONTH = Decimal("0.000001")
 _KIND = re.compile(r"(?P<gpu>.+) x(?P<number>\d+) (?P<tier>secure|community)")
 _PROBLEMS = {
     "ERROR": "RunPod calls it broken; its log may say why",
-    "EXITED": "it stands still: its program ended, somebody stopped it, or the balance is used up",
+    "EXITED": "it stands still: its program ended, it was stopped by hand, or the balance is used up",
 }
 # A data centre's name begins with the place; centres of one place are numbered.
 _PLACES = {
@@ -188,7 +188,7 @@ def to_instance(api: Api, entry: t.Any, operation: str, facts: Capability) -> In
 
 
 def _price(cost: t.Any) -> Decimal | None:
-    """What a pod tells, without its disk. Of one that stands still or has ended it says 0, which is no price: what it cost until then stays
+    """What a pod tells, without its disk. Of one that stands still or has ended it says 0, which is not a price: what it cost until then stays
     what it was."""
     is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < cost < math.inf
     return Decimal(str(cost)) if is_price else None
@@ -210,7 +210,7 @@ def stamp(name: str, marks: t.Mapping[str, str]) -> dict[str, str]:
 
 
 def marks_of(environment: t.Mapping[str, t.Any], name: str) -> dict[str, str]:
-    """The stamp as marks; none when the pod has another name than its stamp says (a copy somebody made by hand)."""
+    """The stamp as marks; none when the pod has another name than its stamp says (a copy that was made by hand)."""
     if not name or environment.get(STAMP) != name:
         return {}
     marks = {word: str(environment[key]) for word in _MARKS if (key := f"TGP_{word.upper()}") in environment}

@@ -91,7 +91,7 @@ class VastApi:
         return self._checked(method, path, json=json, params=params, pace=pace, idempotent=True, resend_rate_limited=policy)
 
     def _checked(self, method: str, path: str, **options: t.Any) -> t.Any:
-        """The decoded answer; BadShape when it is no JSON, ApiError also when it says itself that it failed."""
+        """The decoded answer; BadShape when it is not JSON, ApiError also when it says itself that it failed."""
         operation = f"{method} {path}"
         try:
             answer = self.http.call(method, path, **options)

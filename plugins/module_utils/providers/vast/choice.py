@@ -47,7 +47,7 @@ class Requirements:
     settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def query(self) -> OfferQuery:
-        """What the market is asked. InvalidInput for a model that nobody knows."""
+        """What the market is asked. InvalidInput for an unknown model."""
         models = tuple(model for model in gpu_models.known() if gpu_models.matches(self.gpu_type, model))
         if not models:
             near = gpu_models.suggestions(self.gpu_type)
@@ -135,5 +135,5 @@ def port(text: str) -> str:
     """ "8000" and "8000/tcp" as "8000/tcp", "41641/udp" as it is. InvalidInput for anything else."""
     match = _PORT.fullmatch(text.strip().lower())
     if match is None or not 0 < int(match[1]) < 65536:
-        raise errors.InvalidInput(f"{text!r} is no port.", remedy="Write 8000, 8000/tcp or 41641/udp.")
+        raise errors.InvalidInput(f"{text!r} is not a port.", remedy="Write 8000, 8000/tcp or 41641/udp.")
     return f"{int(match[1])}/{match[2] or 'tcp'}"

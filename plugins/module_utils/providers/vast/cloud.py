@@ -220,7 +220,7 @@ class VastCloud(NothingBeside):
             raise refused(f"unknown setting {', '.join(unknown)}", remedy=f"Vast.ai knows {', '.join(sorted(SETTINGS))}.")
         ask = request.offer.id.removesuffix(BID)
         if not _NUMBER.fullmatch(ask):
-            raise refused(f"{request.offer.id!r} is no offer of Vast.ai")
+            raise refused(f"{request.offer.id!r} is not an offer of Vast.ai")
         body = body_of(request)
         bucket = "queued" if getattr(self._turn, "taken", False) else "create"
         self._turn.taken = False
@@ -239,7 +239,7 @@ class VastCloud(NothingBeside):
 
     def terminate(self, instance_id: str) -> None:
         if not _NUMBER.fullmatch(instance_id):
-            raise errors.InvalidInput(f"vast: {instance_id!r} is no id of an instance.")
+            raise errors.InvalidInput(f"vast: {instance_id!r} is not an id of an instance.")
         path = _INSTANCE.format(instance_id)
         try:
             answer = self._api.repeat("DELETE", path, json={}, pace="destroy")
@@ -298,7 +298,7 @@ def boot_log(api: VastApi, instance_id: str, transport: httpx.BaseTransport | No
     try:
         parts, home = urlsplit(url), urlsplit(api.http.base_url)
     except ValueError as error:
-        raise api.http.bad_shape(f"PUT {path}", f"its result_url is no address: {error}") from error
+        raise api.http.bad_shape(f"PUT {path}", f"its result_url is not an address: {error}") from error
     redact.register(parts.query)  # a signature: who has it may read the log
     ours = (parts.scheme, parts.netloc) == (home.scheme, home.netloc)
     if not parts.netloc or not (ours or parts.scheme == "https"):

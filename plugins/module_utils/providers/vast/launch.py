@@ -28,7 +28,7 @@ _LABEL = re.compile(r"[A-Za-z0-9:_.-]{1,60}")
 _CENTS = Decimal("0.000001")
 _BID_RANGE = (Decimal("0.001"), Decimal(128))
 
-_TOO_LATE = frozenset({408, 499})  # somebody on the way stopped waiting: the call may have had its effect
+_TOO_LATE = frozenset({408, 499})  # a proxy stopped waiting: the call may have had its effect
 
 _CODES = {
     "no_such_ask": "conflict",
@@ -128,7 +128,9 @@ def _stamp(marks: t.Mapping[str, str], given: t.Mapping[str, str]) -> dict[str, 
     stamped: dict[str, str] = {}
     for key, value in sorted(marks.items()):
         if key.split() != [key] or variable(key) in (MARKS, *stamped) or given.get(variable(key), value) != value:
-            raise refused(f"the mark {key!r} cannot be kept: {variable(key)} is no name of its own", remedy="Give it another name.")
+            raise refused(
+                f"the mark {key!r} cannot be kept: {variable(key)} is not a distinct name", remedy="Give it another name."
+            )
         stamped[variable(key)] = str(value)[:_VALUE_LIMIT]
     return {**stamped, MARKS: " ".join(sorted(marks))} if marks else {}
 

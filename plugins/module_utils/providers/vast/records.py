@@ -29,7 +29,7 @@ Row = dict[str, t.Any]
 
 
 def storage_price(disk_gb: t.Any, storage_cost: t.Any) -> Decimal:
-    """Dollars per hour for a disk; 0 where the cost is not told."""
+    """Dollars per hour for a disk; 0 where the cost is not reported."""
     size, cost = decimal(disk_gb), decimal(storage_cost)
     return _rounded(size * cost / _MONTH_HOURS) if size is not None and cost is not None else Decimal(0)
 
@@ -104,7 +104,7 @@ def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
     """What an offer may cost per hour: the sum of its parts, and the total that the search names. The larger counts.
 
     Our searches ask for the disk with which offers are priced, so the total contains the same disk. A total for a smaller disk is below the
-    sum and changes nothing. Whether ``dph_total``, which stands in for parts that are not told, holds the premium
+    sum and changes nothing. Whether ``dph_total``, which stands in for parts that are not reported, holds the premium
     is not documented, so the premium is added: a price that is too high costs an offer, one that is too low breaks a limit."""
     base, total = money(row.get("dph_base")), money(row.get("dph_total"))
     parts = base + disk if base is not None else total
@@ -113,8 +113,8 @@ def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
 
 
 def _while_it_runs(total: Decimal | None, parts: Decimal | None, premium: Decimal) -> Decimal | None:
-    """Dollars per hour of a machine: the total of its row, and the sum of its parts where that is not told. The total may lack a premium, so
-    with one the larger of the total and the sum counts. A premium that cannot be changes nothing."""
+    """Dollars per hour of a machine: the total of its row, and the sum of its parts where that is not reported. The total may lack a
+    premium, so with one the larger of the total and the sum counts. A premium that cannot be changes nothing."""
     sum_ = total if parts is None else parts
     if not 0 < premium < _ABSURD or sum_ is None:
         return sum_ if total is None else total
@@ -123,7 +123,7 @@ def _while_it_runs(total: Decimal | None, parts: Decimal | None, premium: Decima
 
 def _premium(row: Row, contract: str) -> Decimal:
     """Dollars per hour for a promised reliability, of the new contract (``search``) or of an existing one (``instance``); 0 where it is not
-    told."""
+    reported."""
     return money(part(row, contract).get("slaPremiumPerHour")) or Decimal(0)
 
 
@@ -139,7 +139,7 @@ def _can_be_node(row: Row) -> bool:
 
 
 def _disk_of(row: Row, disk_gb: int) -> Decimal:
-    """Dollars per hour for the disk: by its cost per GB, and where that is not told what the whole costs more than the machine."""
+    """Dollars per hour for the disk: by its cost per GB, and where that is not reported what the whole costs more than the machine."""
     total, base = money(row.get("dph_total")), money(row.get("dph_base"))
     if row.get("storage_cost") is None and total is not None and base is not None:
         return max(total - base, Decimal(0))
@@ -153,7 +153,7 @@ def _share_of_memory(row: Row) -> int | None:
 
 
 def _traits(row: Row) -> dict[str, str]:
-    """Facts about the host, as model/ names them. What is not told is not there."""
+    """Facts about the host, as model/ names them. What is not reported is not there."""
     verified = row.get("verification") or {"True": "verified", "False": "unverified"}.get(str(row.get("verified")))
     static = row.get("static_ip")
     traits = {
@@ -217,7 +217,8 @@ def to_instance(api: Api, row: t.Any, operation: str, facts: Capability, now: da
 
 
 def _running_since(word: str, uptime: Decimal | None, created: datetime | None, now: datetime) -> datetime | None:
-    """Since when its GPUs are billed. One that has exited ran before, but its uptime is told no more: it ran at most since its creation."""
+    """Since when its GPUs are billed. One that has exited ran before, but its uptime is no longer reported: it ran at most
+    since its creation."""
     if word == "running" and uptime is not None and 0 <= uptime < _LONGEST:
         return now - timedelta(minutes=float(uptime))
     return created if word == "exited" else None
@@ -252,7 +253,7 @@ def _problem(message: str, state: InstanceState, interrupted: bool, failed: bool
 
 
 def _marks(pairs: t.Any) -> dict[str, str]:
-    """Our marks out of the variables it was made with. Others are left alone: some are secrets."""
+    """Our marks out of the variables it was made with. Others are not read: some are secrets."""
     values = (
         {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2}
         if isinstance(pairs, list)

@@ -35,7 +35,7 @@ _CANADA = {
 }
 _REGIONS = {f"{state}, us": region for region, states in _US.items() for state in states.split("|")}
 _REGIONS |= {f"{state}, ca": region for region, states in _CANADA.items() for state in states.split("|")}
-_REGIONS |= {"us": "us", "ca": "ca"}  # of these the state decides, where it is told
+_REGIONS |= {"us": "us", "ca": "ca"}  # of these the state decides, where it is reported
 _REGIONS |= {country: region for region, countries in _COUNTRIES.items() for country in countries.split()}
 
 
@@ -46,7 +46,7 @@ class Places(t.Mapping[str, str]):
         lowered = place.strip().lower()
         country = lowered.rpartition(",")[2].strip()
         if lowered.startswith(",") and country:
-            return _REGIONS.get(country, country)  # no state is told: the country alone
+            return _REGIONS.get(country, country)  # no state is reported: the country alone
         return _REGIONS[lowered if lowered in _REGIONS else country]
 
     def __iter__(self) -> t.Iterator[str]:

@@ -154,14 +154,14 @@ def _machine(entry: t.Mapping[str, t.Any], label: t.Callable[[str], str]) -> tup
             problems.append(f"{label('hourlyCost')} is {entry['hourlyCost']!r} and should be dollars per hour")
     for key in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
         if entry.get(key) and not _is_url(str(entry[key])):
-            problems.append(f"{label(key)} is no http or https address")
+            problems.append(f"{label(key)} is not an http or https address")
         elif entry.get(key) and is_link_local(urlsplit(str(entry[key])).hostname or ""):
             problems.append(f"{label(key)} leads to {urlsplit(str(entry[key])).hostname}, {LINK_LOCAL.rstrip('.')}")
     model = str(entry.get("gpuType") or "")
     if model and gpu_models.canonical(model) is None:
         near = gpu_models.suggestions(model)
         problems.append(
-            f"{label('gpuType')} {model!r} is no GPU we know" + (f"; did you mean {' or '.join(near)}?" if near else "")
+            f"{label('gpuType')} {model!r} is not a known GPU" + (f"; did you mean {' or '.join(near)}?" if near else "")
         )
     if problems or count is None:
         return None, problems
@@ -242,13 +242,15 @@ def key_hosts(
 ) -> frozenset[Origin]:
     """Where the power service's key may go: to ``base_url``, to ``hosts``, and to machines of the option and of the environment, which the
     operator gives as he gives the key. A key of the class's own (``key_given`` False: none stands in options and environment) also goes
-    to the machines beside it, where the document is the operator's. InvalidInput for what is no address or no host."""
+    to the machines beside it, where the document is the operator's. InvalidInput for what is not an address or no host."""
     origins = set(listed(hosts))
     if base_url:
         try:
             origins.add(origin(base_url))
         except ValueError as error:
-            raise errors.InvalidInput("webhook: webhook_url is no http or https address.", remedy="Write https://host.") from error
+            raise errors.InvalidInput(
+                "webhook: webhook_url is not an http or https address.", remedy="Write https://host."
+            ) from error
     if task.params.get("webhook_machines"):
         origins |= origins_of(_of_option(task, base_url))
     if any(variable.endswith("_GPU_COUNT") for variable in os.environ):
@@ -291,10 +293,10 @@ class Origin(t.NamedTuple):
 
 
 def origin(url: str) -> Origin:
-    """Where a URL leads; ValueError for what is no http or https URL."""
+    """Where a URL leads; ValueError for what is not an http or https URL."""
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise ValueError(f"{url!r} is no http or https address")
+        raise ValueError(f"{url!r} is not an http or https address")
     return Origin(_compared(parts.hostname), parts.port or _PORTS[parts.scheme])
 
 
@@ -323,7 +325,7 @@ def listed(hosts: t.Iterable[str]) -> frozenset[Origin]:
             bare, host, port = False, None, None
         if not bare or not host or port == 0 or any(character.isspace() for character in text):
             raise InvalidInput(
-                f"webhook: {text!r} in webhook_hosts is no host.",
+                f"webhook: {text!r} in webhook_hosts is not a host.",
                 remedy="Write the host as the machines' addresses have it, with its port unless it is 443 or 80: power.example.org:8443.",
             )
         origins |= {Origin(_compared(host), number) for number in ([port] if port else _PORTS.values())}
@@ -346,7 +348,7 @@ def _fault(url: str, allowed: t.Collection[Origin], key: bool, signed: bool) -> 
     try:
         target, parts = origin(url), urlsplit(url)
     except ValueError:
-        return "is no http or https address."
+        return "is not an http or https address."
     shown = _shown(parts)
     if is_link_local(target.host):
         return f"leads to {shown}, {LINK_LOCAL}"

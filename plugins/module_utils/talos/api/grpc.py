@@ -61,7 +61,7 @@ def unary(sock: Stream, authority: str, path: str, message: bytes, seconds: floa
     /package.Service/Method.
 
     Raises GrpcError for a refusal, CertificateWanted (TLS 1.3 says so only after the first message), LostAnswer when the connection
-    ends or falls silent before the outcome came, BadShape for an answer that is no gRPC.
+    ends or falls silent before the outcome came, BadShape for an answer that is not gRPC.
     """
     return _Call(sock, authority, path, message, time.monotonic() + seconds).answer()
 

@@ -274,4 +274,4 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _broken() -> BadShape:
-    return BadShape("The machine API answered with something that is no message.", service="talos")
+    return BadShape("The machine API answered with something that is not a message.", service="talos")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whom a configuration may be sent to.
 
-A machine in maintenance mode proves nothing about itself, and a configuration holds the cluster's secrets. So somebody must vouch for
+A machine in maintenance mode proves nothing about itself, and a configuration holds the cluster's secrets. So something must vouch for
 what answers: the mesh, the user who names a network, or the fingerprint that stands on the machine's own console.
 """
 
@@ -30,7 +30,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # What Tailscale and headscale hand out. The first is shared with providers' own address translation, hence the look at our own address.
 MESH: tuple[Network, ...] = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
-_WIDEST = {4: 8, 6: 16}  # shortest prefix that can be somebody's own
+_WIDEST = {4: 8, 6: 16}  # shortest prefix that can be a private network
 
 
 class Untrusted(TgpError):
@@ -46,7 +46,7 @@ def networks(given: t.Iterable[str]) -> tuple[Network, ...]:
         try:
             network = ipaddress.ip_network(text.strip())
         except ValueError as error:
-            problems.append(f"{text!r} is no network: {error}.")
+            problems.append(f"{text!r} is not a network: {error}.")
             continue
         if network.prefixlen < _WIDEST[network.version]:
             problems.append(f"{text} is too wide to be trusted: name the network that the machines stand in.")

@@ -36,13 +36,13 @@ class Extension:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WantedExtension:
-    """What somebody wrote: the ``name`` of an extension, and the ``version`` it must have ("" = that of the release)."""
+    """What the user wrote: the ``name`` of an extension, and the ``version`` it must have ("" = that of the release)."""
 
     name: str
     version: str = ""
 
 
-def wish(text: str) -> WantedExtension:
+def spec(text: str) -> WantedExtension:
     """``tailscale``, ``siderolabs/tailscale`` or a whole reference (``ghcr.io/siderolabs/tailscale:1.102.2``)."""
     words = text.strip()
     reference = _REFERENCE.fullmatch(words.partition("@")[0])
@@ -51,14 +51,14 @@ def wish(text: str) -> WantedExtension:
     return WantedExtension(words if "/" in words else _OWNER + words)
 
 
-def missing(wishes: t.Sequence[WantedExtension], official: t.Sequence[Extension], talos_version: str) -> list[str]:
+def missing(specs: t.Sequence[WantedExtension], official: t.Sequence[Extension], talos_version: str) -> list[str]:
     """A sentence for each extension that the release does not have, or has in another version."""
     versions = {extension.name: extension.version for extension in official}
     sentences = []
-    for extension in wishes:
+    for extension in specs:
         if extension.name not in versions:
             sentences.append(
-                f"{extension.name} is no official extension of Talos {plain(talos_version)}{_near(extension.name, versions)}."
+                f"{extension.name} is not an official extension of Talos {plain(talos_version)}{_near(extension.name, versions)}."
             )
         elif extension.version and plain(extension.version) != plain(versions[extension.name]):
             sentences.append(
@@ -86,7 +86,7 @@ def disagreements(names: t.Collection[str]) -> list[str]:
         elif re.match(r"siderolabs/n(vidia|onfree-kmod-nvidia)", name) and name != "siderolabs/nvidia-gdrdrv-device":
             near = difflib.get_close_matches(name.removeprefix(_OWNER), (*MODULES, *_PARTS), n=1, cutoff=0.5)
             hint = f"; write {near[0]}-production or {near[0]}-lts" if near else ""
-            sentences.append(f"{name} is no extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
+            sentences.append(f"{name} is not an extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
     if not parts:
         return sentences
     tracks = set().union(*parts.values())

@@ -189,6 +189,6 @@ def computed(schematic: Schematic) -> str | None:
 
 
 def open_factory(task: Task) -> ImageFactory:
-    """The factory that a module was told to use (option ``image_factory_url``)."""
+    """The factory that a module is to use (option ``image_factory_url``)."""
     url = (task.params.get("image_factory_url") or PUBLIC).rstrip("/")
     return ImageFactory(url, transport=task.transport(url), clock=task.clock)

@@ -18,7 +18,7 @@ from ...core.errors import InvalidInput
 from ...planner.offers.gpu_models import canonical, suggestions, vendor
 from ..spec import minor, plain, tag_of
 from ..validation.secret_scan import refuse_secrets
-from .extensions import MODULES, disagreements, wish
+from .extensions import MODULES, disagreements, spec
 from .factory import computed, images
 from .schematic import Schematic, canonical_text
 
@@ -126,7 +126,7 @@ _RELEASES = "Take a Talos release from 1.10 to 1.14."
 
 def _unknown(text: str) -> str:
     near = suggestions(text)
-    return f"{text!r} is no GPU model that is known" + (f"; did you mean {near[0]}?" if near else ".")
+    return f"{text!r} is not a known GPU model" + (f"; did you mean {near[0]}?" if near else ".")
 
 
 def _why_not(models: t.Sequence[str], kind: str, branch: int) -> str:
@@ -238,7 +238,7 @@ def ordered_schematic(schematic: Schematic | None, image: str, talos_version: st
 def extensions_of(schematic: Schematic) -> list[str]:
     """The official extensions of a schematic, by their whole names."""
     systems = (schematic.get("customization") or {}).get("systemExtensions") or {}
-    return [wish(str(extension)).name for extension in systems.get("officialExtensions") or ()]
+    return [spec(str(extension)).name for extension in systems.get("officialExtensions") or ()]
 
 
 def schematic_problems(
@@ -283,7 +283,7 @@ def image_problems(image: str) -> t.Iterator[str]:
     elif name.startswith("factory.talos.dev/") and not re.fullmatch(
         r"factory\.talos\.dev/([a-z0-9-]+-)?installer(-secureboot)?/[0-9a-f]{64}", name
     ):
-        yield f"{image} is no installer of the Image Factory: factory.talos.dev/metal-installer/<64 hex digits>:v<version>."
+        yield f"{image} is not an installer of the Image Factory: factory.talos.dev/metal-installer/<64 hex digits>:v<version>."
     elif not tag and "@" not in image:
         yield f"{image} has no version; end it with :v<Talos version>."
     elif tag in ("latest", "main"):

@@ -14,7 +14,7 @@ from ...core.task import Task
 from ..spec import DEFAULT_TALOS, OLDEST, minor, plain
 from ..template import parse
 from ..validation.secret_scan import refuse_secrets
-from .extensions import Extension, WantedExtension, disagreements, missing, wish
+from .extensions import Extension, WantedExtension, disagreements, missing, spec
 from .factory import PUBLIC, ImageFactory, computed, images, open_factory
 from .nvidia import Driver, architecture, driver_for, mismatches, needs_fabric_manager
 from .schematic import canonical_text
@@ -47,17 +47,17 @@ def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.An
     listed = systems.get("officialExtensions") or []
     if not isinstance(listed, list):
         raise InvalidInput("schematic.customization.systemExtensions.officialExtensions must be a list of names.")
-    wishes = [wish(str(entry)) for entry in (*listed, *params["extensions"])]
+    specs = [spec(str(entry)) for entry in (*listed, *params["extensions"])]
     driver = _driver(params, version)
     if driver is not None:
         fabric = params["fabric_manager"]
         if fabric is None:
             fabric = any(needs_fabric_manager(model, params["gpu_count"]) for model in params["gpu_models"])
-        wishes += [WantedExtension(name) for name in driver.extensions(fabric_manager=fabric)]
+        specs += [WantedExtension(name) for name in driver.extensions(fabric_manager=fabric)]
     if params["mesh"] in MESH:
-        wishes.append(WantedExtension(MESH[params["mesh"]]))
+        specs.append(WantedExtension(MESH[params["mesh"]]))
     # the order counts for the id, so there is one order only
-    names = sorted({extension.name for extension in wishes})
+    names = sorted({extension.name for extension in specs})
     if names:
         customization["systemExtensions"] = {**systems, "officialExtensions": names}
     arguments = [*(customization.get("extraKernelArgs") or []), *params["kernel_args"]]
@@ -70,20 +70,20 @@ def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.An
         customization["bootloader"] = params["bootloader"]
     overlay = {key: value for key, value in (params["overlay"] or {}).items() if value}
     made = {**base, "customization": customization, **({"overlay": overlay} if overlay else {})}
-    return made, wishes
+    return made, specs
 
 
 def _wanted(task: Task, factory: ImageFactory | None, version: str) -> dict[str, t.Any]:
     params = task.params
-    schematic, wishes = content(params, version)
+    schematic, specs = content(params, version)
     refuse_secrets(schematic)
     number = computed(schematic)  # refuses unknown fields
-    names = [extension.name for extension in wishes]
+    names = [extension.name for extension in specs]
     problems = [*disagreements(names), *mismatches(names, params["gpu_models"], version)]
     official: tuple[Extension, ...] = ()
     if factory is not None:
         official = factory.extensions(version)
-        problems += missing(wishes, official, version)
+        problems += missing(specs, official, version)
     if problems:
         raise InvalidInput("This schematic gives no image for these nodes.", problems=problems)
     if factory is None:
@@ -109,7 +109,7 @@ def _wanted(task: Task, factory: ImageFactory | None, version: str) -> dict[str,
 
 
 def _existing(task: Task, factory: ImageFactory | None, version: str) -> dict[str, t.Any]:
-    """A schematic that somebody made: is there such a one, and does it fit the release and the GPUs?"""
+    """A schematic that the user made: does it exist, and does it fit the release and the GPUs?"""
     params = task.params
     number = params["schematic_id"]
     extra = [name for name in ("extensions", "kernel_args", "meta") if params[name]]
@@ -130,7 +130,7 @@ def _existing(task: Task, factory: ImageFactory | None, version: str) -> dict[st
     names = (customization.get("systemExtensions") or {}).get("officialExtensions") or []
     official = factory.extensions(version)
     problems = [
-        *missing([wish(name) for name in names], official, version),
+        *missing([spec(name) for name in names], official, version),
         *disagreements(names),
         *mismatches(names, params["gpu_models"], version),
     ]

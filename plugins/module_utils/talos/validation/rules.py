@@ -133,11 +133,11 @@ def cluster_network(config: Document) -> Sentences:
             yield "machine.network.kubespan.mtu must be at least 1280."
     domain = at(config, "cluster.network.dnsDomain")
     if isinstance(domain, str) and domain and not _DOMAIN.fullmatch(domain):
-        yield f"cluster.network.dnsDomain {domain!r} is no DNS name; write it like cluster.local."
+        yield f"cluster.network.dnsDomain {domain!r} is not a DNS name; write it like cluster.local."
     for path in ("machine.kubelet.nodeIP.validSubnets", "cluster.network.podSubnets", "cluster.network.serviceSubnets"):
         for subnet in items_at(config, path):
             if not is_subnet(str(subnet).removeprefix("!") if "nodeIP" in path else str(subnet)):
-                yield f"{path}: {subnet!r} is no subnet; write it like 10.0.0.0/8."
+                yield f"{path}: {subnet!r} is not a subnet; write it like 10.0.0.0/8."
 
 
 def kubelet(config: Document, talos: tuple[int, int], cluster_version: str) -> Sentences:
@@ -378,17 +378,17 @@ def may_set(key: str) -> bool:
 
 
 def key_problem(key: str) -> str:
-    """Why this is no qualified name, "" when it is one."""
+    """Why this is not a qualified name, "" when it is one."""
     prefix, slash, name = key.rpartition("/")
     if not _NAME.fullmatch(name):
-        return f"{key!r} is no label key: the part after the slash is 1 to 63 letters, digits, '-', '_' or '.', ends included."
+        return f"{key!r} is not a label key: the part after the slash is 1 to 63 letters, digits, '-', '_' or '.', ends included."
     if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
-        return f"{key!r} is no label key: the part before the slash must be a DNS name in lower case."
+        return f"{key!r} is not a label key: the part before the slash must be a DNS name in lower case."
     return ""
 
 
 def value_problem(value: str) -> str:
-    """Why this is no label value, "" when it is one."""
+    """Why this is not a label value, "" when it is one."""
     if value and not _NAME.fullmatch(value):
-        return f"{value!r} is no label value: at most 63 letters, digits, '-', '_' or '.', a letter or digit at both ends."
+        return f"{value!r} is not a label value: at most 63 letters, digits, '-', '_' or '.', a letter or digit at both ends."
     return ""

@@ -46,7 +46,7 @@ def document_rules(document: Document) -> t.Iterator[str]:
         yield f"{where}: privateKey {KEY}."
     for address in _mappings(document, "addresses"):
         if not _is_prefix(address.get("address")):
-            yield f"{where}: addresses: {address.get('address')!r} is no address with a length, like 10.77.0.11/24."
+            yield f"{where}: addresses: {address.get('address')!r} is not an address with a prefix length, like 10.77.0.11/24."
     for route in _mappings(document, "routes"):
         yield from (f"{where}: routes: {problem}" for problem in _route(route))
     for number, peer in enumerate(_mappings(document, "peers")):
@@ -74,10 +74,10 @@ def interface_rules(interfaces: t.Iterable[Document], documents: t.Sequence[Docu
 def _route(route: Document) -> t.Iterator[str]:
     destination, gateway = route.get("destination"), route.get("gateway")
     if destination not in (None, "") and not _is_prefix(destination):
-        yield f"destination {destination!r} is no network, like 192.168.10.0/24."
+        yield f"destination {destination!r} is not a network, like 192.168.10.0/24."
     for field in ("gateway", "source"):
         if route.get(field) not in (None, "") and not _is_address(route[field]):
-            yield f"{field} {route[field]!r} is no address."
+            yield f"{field} {route[field]!r} is not an address."
     if destination in (None, "") and gateway in (None, ""):
         yield "a route needs a destination or a gateway."
 
@@ -90,7 +90,7 @@ def _peer(peer: Document) -> t.Iterator[str]:
         yield f"endpoint {peer['endpoint']!r} must be IP:port; Talos looks no name up for it."
     for allowed in items_at(peer, "allowedIPs"):
         if not _is_prefix(allowed):
-            yield f"allowedIPs: {allowed!r} is no network with a length, like 10.77.0.0/24."
+            yield f"allowedIPs: {allowed!r} is not a network with a prefix length, like 10.77.0.0/24."
 
 
 def _mappings(document: Document, field: str) -> list[Document]:
