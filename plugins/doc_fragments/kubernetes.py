@@ -10,11 +10,17 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 requirements:
   - PyYAML >= 6.0
+  - kubernetes >= 33.1 (for kubeconfigs with an exec plugin or the auth-provider oidc)
 options:
   kubeconfig:
     description:
       - Path of a kubeconfig. Without it E(K8S_AUTH_KUBECONFIG), then E(KUBECONFIG) (several paths joined by a colon are merged), then
         C(~/.kube/config), then the service account of the pod this runs in.
+      - Users with a token, a client certificate or a service account need no further library. Exec plugins and the auth-provider oidc are
+        loaded by the Python library kubernetes; other auth-providers are rejected.
+      - An exec plugin gets an environment without the run's API keys, no standard input and 60 seconds. Its token is renewed before it expires
+        and after a 401. A client certificate is requested once per task, so it must be valid for as long as the task takes.
+      - A renewed token of the auth-provider oidc is written to the kubeconfig, as kubectl does.
     type: str
   context:
     description: Context of the kubeconfig to use. Without it E(K8S_AUTH_CONTEXT), then its current one.

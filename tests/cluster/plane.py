@@ -147,15 +147,15 @@ class Plane(Installation):
 
     # Ways in
 
-    def write_kubeconfig(self, name: str, user: dict[str, str], folder: pathlib.Path | None = None) -> pathlib.Path:
+    def write_kubeconfig(self, name: str, user: dict[str, t.Any], folder: pathlib.Path | None = None) -> pathlib.Path:
         """``kubeconfig_text`` as a file that only we can read."""
         path = (folder or self.folder) / f"{name}.kubeconfig"
         path.touch(mode=0o600)
         path.write_text(self.kubeconfig_text(user))
         return path
 
-    def kubeconfig_text(self, user: dict[str, str]) -> str:
-        """A kubeconfig for ``user`` ({"token": ...} or client-certificate and client-key). JSON, which every reader of YAML reads."""
+    def kubeconfig_text(self, user: dict[str, t.Any]) -> str:
+        """A kubeconfig for ``user`` ({"token": ...}, client-certificate and client-key, exec). JSON, which every reader of YAML reads."""
         cluster = {"server": self.server, "certificate-authority": str(self.folder / "ca.crt")}
         content = {
             "apiVersion": "v1",

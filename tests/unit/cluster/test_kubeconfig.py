@@ -356,16 +356,21 @@ def test_a_token_that_is_refused_is_looked_for_again_once(tmp_path: Path, way: s
 @pytest.mark.parametrize(
     "body, says",
     [
-        ("echo no right >&2; exit 3", "ended with code 3: no right"),
-        ("echo hello", "not JSON"),
-        ("echo '{}'", "not an ExecCredential"),
-        ("echo '" + json.dumps({"kind": "ExecCredential", "status": {}}) + "'", "neither a token nor"),
+        ("echo no right >&2; exit 3", "process returned 3. no right"),
+        ("echo hello", "failed to decode process output"),
+        ("echo '{}'", "malformed response. missing key 'apiVersion'"),
+        ("echo 5", "gave no credential"),
+        (f"echo '{credential()}'", "neither a token nor"),
+        (f"echo '{credential(token=TOKEN, clientCertificateData='x')}'".replace("/v1", "/v1beta1"), "does not match"),
+        (f"echo '{credential(clientCertificateData='x')}'", "neither a token nor"),
+        (f"echo '{credential(token=TOKEN, expirationTimestamp='soon')}'", "'soon' is not a time"),
     ],
 )
 def test_exec_plugin_failures_are_told(tmp_path: Path, body: str, says: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         header(write(tmp_path / "config", user=plugin(tmp_path, body)))
-    assert says in str(caught.value) and "./plugin" in str(caught.value)
+    assert says in str(caught.value) and "./plugin" in str(caught.value) and f"context main of {tmp_path}" in str(caught.value)
+    assert TOKEN not in str(caught.value)
 
 
 def test_an_exec_plugin_is_told_of_its_cluster(tmp_path: Path) -> None:

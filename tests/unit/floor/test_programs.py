@@ -109,11 +109,24 @@ def test_L28_talosctl_gets_no_keys(keys: None, tmp_path: Path) -> None:
 
 
 def test_L28_whoever_starts_a_program_says_what_its_environment_is() -> None:
-    """Every call that starts a program, in all files of the collection, takes its environment from program_environment."""
+    """Every call that starts a program, in all files of the collection, takes its environment from program_environment, and so does what
+    Kubernetes' client starts for us."""
+
+    def own(value: ast.expr | None) -> bool:
+        return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "program_environment"
+
     found, without = 0, []
     for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "extensions").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+        for node in nodes:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)):
+                continue
+            if node.func.attr == "ExecProvider":
+                provider = next(one.targets[0] for one in assigned if one.value is node)
+                found += 1
+                if not any(ast.unparse(one.targets[0]) == f"{ast.unparse(provider)}.env" and own(one.value) for one in assigned):
+                    without.append(f"{path.name}:{node.lineno}")
                 continue
             if node.func.value.id not in ("subprocess", "os", "asyncio") or node.func.attr not in _CALLS:
                 continue
@@ -121,7 +134,7 @@ def test_L28_whoever_starts_a_program_says_what_its_environment_is() -> None:
                 continue
             found += 1
             given = next((one.value for one in node.keywords if one.arg == "env"), None)
-            if not (isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and given.func.id == "program_environment"):
+            if not own(given):
                 without.append(f"{path.name}:{node.lineno}")
     assert found >= 5 and without == []
 

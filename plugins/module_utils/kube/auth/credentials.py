@@ -23,8 +23,8 @@ from ...core.http import Api, check_headers
 from ...core.redact import register
 from ...core.task import Task
 from ..client import Kube, explain
-from .exec_plugin import ExecPlugin
 from .kubeconfig import KubeconfigEntry, find
+from .official_client import OIDC, ExecPlugin, OidcToken
 
 if t.TYPE_CHECKING:
     import httpx
@@ -33,11 +33,7 @@ else:
 
 
 _SKEW = timedelta(minutes=5)  # which authorities allow for when they sign
-_TOKEN_FILE_LIFE = 60.0  # mounted tokens rotate; the file is read again after this many seconds
-_UNUSABLE = {
-    "auth-provider": "an auth-provider, which Kubernetes itself dropped in 1.26; use an exec plugin instead",
-    "as-user-extra": "as-user-extra, which is not supported here",
-}
+_TOKEN_FILE_LIFE = 60.0  # mounted tokens rotate, tokens of OpenID Connect end: they are looked at again after this many seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +53,13 @@ class Access:
 
 def access(entry: KubeconfigEntry) -> Access:
     """Everything but the connection itself. InvalidInput names file and context."""
-    for key, method in _UNUSABLE.items():
-        if entry.user.get(key):
-            raise InvalidInput(f"{entry.source}: its user relies on {method}.")
+    if entry.user.get("as-user-extra"):
+        raise InvalidInput(f"{entry.source}: its user relies on as-user-extra, which is not supported here.")
+    if (provider := entry.user.get("auth-provider")) and _name_of(provider) != OIDC:
+        raise InvalidInput(
+            f"{entry.source}: its user relies on an auth-provider ({_name_of(provider) or 'without a name'}), which Kubernetes itself "
+            "dropped in 1.26; use an exec plugin instead."
+        )
     plugin = ExecPlugin(entry) if entry.user.get("exec") else None
     bearer = _bearer(entry, plugin)
     return Access(
@@ -72,6 +72,10 @@ def access(entry: KubeconfigEntry) -> Access:
         str(entry.cluster.get("tls-server-name") or ""),
         _proxy(entry),
     )
+
+
+def _name_of(provider: t.Any) -> str:
+    return str(provider.get("name") or "") if isinstance(provider, dict) else ""
 
 
 def _proxy(entry: KubeconfigEntry) -> str:
@@ -135,11 +139,13 @@ def _impersonation(entry: KubeconfigEntry) -> dict[str, str]:
 
 
 def _bearer(entry: KubeconfigEntry, plugin: ExecPlugin | None) -> _Bearer | None:
-    """Precedence as in kubectl: a token file before a token, both before an exec plugin."""
+    """Precedence as in kubectl: a token file before a token, both before an exec plugin or an auth-provider."""
     if path := entry.user.get("tokenFile"):
-        return _TokenFile(str(path), entry.source)
+        return _ChangingToken(_TokenFile(str(path), entry.source))
     if token := entry.user.get("token"):
         return _Token(str(token).strip())
+    if plugin is None and entry.user.get("auth-provider"):
+        return _ChangingToken(OidcToken(entry))
     return plugin
 
 
@@ -155,9 +161,11 @@ class _Token:
         return False
 
 
-class _TokenFile:
-    def __init__(self, path: str, source: str) -> None:
-        self._path, self._source = path, source
+class _ChangingToken:
+    """``look`` gives the token of now."""
+
+    def __init__(self, look: t.Callable[[], str]) -> None:
+        self._look = look
         self._lock = threading.Lock()
         self._text = ""
         self._read = 0.0
@@ -165,13 +173,7 @@ class _TokenFile:
     def token(self) -> str:
         with self._lock:
             if not self._text or time.monotonic() - self._read > _TOKEN_FILE_LIFE:
-                try:
-                    with open(self._path, encoding="utf-8") as file:
-                        self._text = file.read().strip()
-                except (OSError, UnicodeDecodeError) as error:
-                    raise InvalidInput(f"{self._source}: its token file {self._path} cannot be read: {error}.") from error
-                if not self._text:
-                    raise InvalidInput(f"{self._source}: its token file {self._path} is empty.")
+                self._text = self._look()
                 register(self._text)
                 self._read = time.monotonic()
             return self._text
@@ -182,6 +184,21 @@ class _TokenFile:
             if self._text == refused:
                 self._text = ""
         return self.token() != refused
+
+
+class _TokenFile:
+    def __init__(self, path: str, source: str) -> None:
+        self._path, self._source = path, source
+
+    def __call__(self) -> str:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                text = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{self._source}: its token file {self._path} cannot be read: {error}.") from error
+        if not text:
+            raise InvalidInput(f"{self._source}: its token file {self._path} is empty.")
+        return text
 
 
 # ---- whom we trust, and our certificate

@@ -26,7 +26,8 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 @dataclasses.dataclass(frozen=True)
 class KubeconfigEntry:
     """One context, looked up. ``cluster`` and ``user`` are the kubeconfig's own mappings, file paths in them made absolute;
-    ``source`` is how messages name it; ``namespace`` the context's default namespace; ``folder`` where an exec plugin may lie."""
+    ``source`` is how messages name it; ``namespace`` the context's default namespace; ``folder`` where an exec plugin may lie;
+    ``user_name`` how the kubeconfig names the user, whose file is ``user["_file"]``."""
 
     server: str
     cluster: t.Mapping[str, t.Any]
@@ -34,6 +35,7 @@ class KubeconfigEntry:
     source: str
     namespace: str = ""
     folder: str = ""
+    user_name: str = ""
 
 
 def find(path: str | None = None, context: str | None = None, *, env: t.Mapping[str, str] | None = None) -> KubeconfigEntry:
@@ -134,14 +136,15 @@ def _choose(config: dict[str, t.Any], wanted: str, origin: str, paths: t.Sequenc
     cluster = config["clusters"].get(str(context.get("cluster") or ""))
     if cluster is None:
         raise InvalidInput(f"{source} names the cluster {context.get('cluster')!r}, which is not defined in {files}.")
-    user = config["users"].get(str(context.get("user") or ""))
+    user_name = str(context.get("user") or "")
+    user = config["users"].get(user_name)
     if user is None and context.get("user"):
         raise InvalidInput(f"{source} names the user {context.get('user')!r}, which is not defined in {files}.")
     server = str(cluster.get("server") or "")
     if not server.startswith(("https://", "http://")):
         raise InvalidInput(f"{source}: the cluster's server {server!r} is not an http(s) address.")
     folder = os.path.dirname(os.path.abspath((user or cluster)["_file"]))
-    return KubeconfigEntry(server.rstrip("/"), cluster, user or {}, source, str(context.get("namespace") or ""), folder)
+    return KubeconfigEntry(server.rstrip("/"), cluster, user or {}, source, str(context.get("namespace") or ""), folder, user_name)
 
 
 def in_cluster(env: t.Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> KubeconfigEntry:
