@@ -13,7 +13,7 @@ P10 the configurations of a thousand nodes, rendered and checked (tests/bench/co
 P11 waiting for a thousand nodes while nothing happens (tests/bench/waiting.py)
 P12 the bootstrap program of lane kubelet itself (tests/bench/bootstrap.py)
 P13 two thousand waiting pods against five thousand offers (tests/bench/packing.py)
-P14 a reap.yml that finds nothing to do in a large cluster (tests/bench/idle.py)
+P14 a reap.yml that finds nothing to do in a large cluster, with a client certificate and with an exec plugin (tests/bench/idle.py)
 P15 a thousand looks of autoscale.yml as a loop, and thirty in a large cluster (tests/bench/loop.py)
 """
 
