@@ -21,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "reference" / "lanes.md").read_text(encoding="utf-8")
 OWN = (ROOT / "docs" / "how_to" / "own_machines.md").read_text(encoding="utf-8")
+PROOFS = {page: (ROOT / "docs" / "evidence" / f"{page}.md").read_text(encoding="utf-8") for page in ("talos", "diagnosis")}
 CELLS = [(lane, cloud) for lane in Lane for cloud in ENTRIES]
 
 
@@ -84,7 +85,7 @@ def test_what_documents_say_of_takeover_is_told() -> None:
     assert said.rpartition("pool.yml: ")[2].rstrip(".") in TEXT
 
 
-@pytest.mark.parametrize("text", [TEXT, OWN], ids=["lanes", "own_machines"])
+@pytest.mark.parametrize("text", [TEXT, *PROOFS.values()], ids=["lanes", *PROOFS])
 def test_every_test_that_is_named_exists(text: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", text))
     defined = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
