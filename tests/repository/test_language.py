@@ -43,7 +43,6 @@ PENDING: tuple[str, ...] = (
     "README.md",
     "SECURITY.md",
     "docs/evidence/",
-    "docs/explanation/",
     "docs/how_to/awx_and_cron.md",
     "docs/how_to/development.md",
     "docs/reference/",
