@@ -37,6 +37,9 @@ PHRASES = {
     r"thrown away": "deleted, discarded",
     r"comes? to rest": "converges",
     r"(?:is|are) at work": "is running",
+    r"held against": "compared with, checked against",
+    r"(?:falls?|fell|is|are) ill": "unhealthy",
+    r"as ever": "as usual, as before",
 }
 # paths whose texts are not rewritten yet; one that is clean must leave the list
 PENDING: tuple[str, ...] = (
