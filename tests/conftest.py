@@ -80,11 +80,22 @@ def _contract_of_clouds(passed: list[t.Any]) -> str:
     )
 
 
-def _tests_by_rule(passed: list[t.Any]) -> str:
-    """How many tests that passed carry the name of each rule of docs/reference/rules.md, as "L-0 9, L-1 7, L-1a 3"; empty without any."""
+def names_of_rules() -> dict[str, str]:
+    """The name of each rule, as the table of docs/reference/rules.md has them: L-16 → budget-limits."""
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Names of the rules\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| (L-\d+[a-z]?) \| ([a-z-]+) \|", section, re.MULTILINE))
+
+
+def count_by_rule(passed: list[t.Any]) -> str:
+    """How many tests that passed carry the number of each rule, with its name: "L-0 conventions 9, L-1 ownership 7"; empty without any."""
     found = (re.search(r"::test_L(\d+)(a?)_", report.nodeid) for report in passed if report.when == "call")
     counts = collections.Counter((int(match[1]), match[2]) for match in found if match)
-    return ", ".join(f"L-{number}{letter} {counts[number, letter]}" for number, letter in sorted(counts))
+    if not counts:
+        return ""
+    names = names_of_rules()
+    rules = [(f"L-{number}{letter}", counts[number, letter]) for number, letter in sorted(counts)]
+    return ", ".join(f"{rule} {names[rule]} {count}" if rule in names else f"{rule} {count}" for rule, count in rules)
 
 
 def _dearest(reports: list[t.Any], count: int) -> list[str]:
@@ -137,7 +148,7 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     answers = answers_line(terminalreporter.stats.get("passed", []))
     if answers:
         terminalreporter.line(f"answers of emulators held against their tables: {answers}")
-    rules = _tests_by_rule(terminalreporter.stats.get("passed", []))
+    rules = count_by_rule(terminalreporter.stats.get("passed", []))
     if rules:
         terminalreporter.line(f"tests by rule: {rules}")
     failed = os.environ.get("TGP_FAILED_CHECKS")
