@@ -76,6 +76,16 @@ def test_the_glossary_has_each_word_once_in_order_with_the_page_that_decides_it(
     assert [term for term, body in terms() if not re.search(r"\]\([\w./]+\.md(#[\w-]+)?\)$", body)] == []
 
 
+STANDARD = """
+    adopt, allowed, apply, audit log, backoff, claim, delete, denied, desired state, dry run, event, garbage collection, observed state,
+    orphan, outcome unknown, plan, rate limit, reconcile, requirement, retry, spec, terminate
+"""
+
+
+def test_the_glossary_has_the_standard_terms_of_the_field() -> None:
+    assert {term.strip() for term in STANDARD.split(",")} - {term for term, _body in terms()} == set()
+
+
 def test_the_glossary_is_short() -> None:
     sentences = {term: len(re.findall(r"\.(?=\s)", re.sub(r"\[[^\]]+\]\([^)]+\),?", "", body))) for term, body in terms()}
     assert {term: number for term, number in sentences.items() if not 1 <= number <= 2} == {}
