@@ -44,14 +44,9 @@ PHRASES = {
 # paths whose texts are not rewritten yet; one that is clean must leave the list
 PENDING: tuple[str, ...] = (
     "README.md",
-    "SECURITY.md",
-    "docs/how_to/awx_and_cron.md",
-    "docs/how_to/development.md",
-    "docs/reference/",
     "examples/",
     "playbooks/",
     "roles/",
-    "sandbox/",
 )
 _PATTERN = re.compile("|".join(rf"(?P<p{index}>\b(?:{phrase})\b)" for index, phrase in enumerate(PHRASES)), re.IGNORECASE)
 _BLOCK = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
