@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The task "Tell the hubs" of the playbooks, as a call of the run that can fail and can be its last one."""
+"""The task "Update the WireGuard hubs" of the playbooks, as a call of the run that can fail and can be its last one."""
 
 from __future__ import annotations
 

@@ -205,4 +205,5 @@ def test_roles_and_playbooks_are_all_documented() -> None:
         assert set(known) <= set(specs.get("options") or {}), folder.name
     for path in below("playbooks", suffix=".yml"):
         head = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-        assert any(f"ansible-playbook playbooks/{path.name}" in line for line in head), path.name
+        assert any(f"ansible-playbook tgp.gpu.{path.stem} " in f"{line} " for line in head), path.name
+        assert "ansible-playbook playbooks/" not in "".join(head), path.name
