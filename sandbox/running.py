@@ -25,6 +25,10 @@ _QUIET = {
     "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
     "ANSIBLE_NOCOWS": "1",
 }
+# wherever the collection is installed; the Makefile links a checkout to where Ansible looks anyway
+_INSTALLED = (
+    {"ANSIBLE_COLLECTIONS_PATH": str(ROOT.parent.parent.parent)} if ROOT.parent.parent.name == "ansible_collections" else {}
+)
 
 
 class Running:
@@ -65,6 +69,7 @@ class Running:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)},
             **_QUIET,
+            **_INSTALLED,
             **self.variables,
             "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         }
