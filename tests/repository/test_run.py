@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from tests import run
 
@@ -22,6 +23,14 @@ def test_a_check_that_there_is_not_is_an_error(only: str) -> None:
     assert done.returncode == 2
     assert "there is no check" in done.stderr and "checks are style, types, lint" in done.stderr
     assert done.stdout == ""
+
+
+def test_no_rule_of_ansible_lint_is_switched_off() -> None:
+    settings = yaml.safe_load((ROOT / ".ansible-lint").read_text(encoding="utf-8"))
+    assert settings["profile"] == "production"
+    assert set(settings) <= {"profile", "offline", "exclude_paths"}
+    linted = below("playbooks", "roles", "meta", "examples", "files", "extensions")
+    assert [name(path) for path in linted if re.search(r"#\s*noqa", path.read_text(encoding="utf-8"))] == []
 
 
 def test_the_levels_and_files_that_a_run_names_are_there() -> None:
