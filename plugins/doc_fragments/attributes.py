@@ -41,6 +41,7 @@ attributes:
 
     CONTROLLER = r"""
 requirements:
+  - ansible-core >= 2.19
   - httpx >= 0.28, < 1
 attributes:
   action:

@@ -25,6 +25,14 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - ansible-core >= 2.19
+  - cronsim >= 2.6 (for schedules of disruption budgets)
+  - cryptography >= 42
+  - httpx >= 0.28, < 1
+  - jsonschema >= 4.20
+  - PyYAML >= 6.0
+  - tzdata >= 2024.1 (where the system has no time zones)
 options:
   plugin:
     description: Marks the file as one for this plugin.

@@ -14,6 +14,8 @@ description:
   - What is not given, or is empty as an optional answer of a survey, is not in it.
   - The names of version 0.1, the words alone, count where they are given with C(-e), until version 0.3.0.
   - The playbooks of the collection use it, and you can, in a playbook that is to take the same variables.
+requirements:
+  - ansible-core >= 2.19
 options:
   _terms:
     description: The words, without C(tgp_).

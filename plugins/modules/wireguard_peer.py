@@ -18,6 +18,7 @@ version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 requirements:
+  - ansible-core >= 2.19 (on the controller)
   - Python 3.10 or newer on the hub, and no library
   - wireguard-tools on the hub (C(wg), C(wg-quick)), but for O(apply=false)
 options:

@@ -24,6 +24,7 @@ from .tree import ROOT, below
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
 MODULES = sorted(path.stem for path in below("plugins/modules", suffix=".py"))
 RUNTIME = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+CORE = "ansible-core >= " + RUNTIME["requires_ansible"].removeprefix(">=").removesuffix(".0")
 ON_ITS_TARGET = {"wireguard_peer"}  # is about the machine that the task is sent to
 LAZY = re.compile(r'lazy\(f?"(\w+)[\w.{}]*"(?:, "(\w+)")?\)')
 DESCRIBED = {"type": "str", "elements": None, "required": False, "choices": None, "default": None, "aliases": None}
@@ -109,11 +110,11 @@ def test_where_a_module_runs_is_said() -> None:
         assert said["diff_mode"] == "none" or not one.endswith("_info"), one
 
 
-def libraries(module: str) -> set[str]:
-    """What a module's code can load from elsewhere, by the names of requirements.txt. Jinja2 comes with ansible-core in no older version."""
+def libraries(entry: Path) -> set[str]:
+    """What a plugin's code can load from elsewhere, by the names of requirements.txt. Jinja2 comes with ansible-core in no older version."""
     found: set[str] = set()
     seen: set[Path] = set()
-    left = [ROOT / "plugins" / "modules" / f"{module}.py"]
+    left = [entry]
     while left:
         path = left.pop()
         if path in seen or not path.is_file():
@@ -126,11 +127,25 @@ def libraries(module: str) -> set[str]:
     return found - {"jinja2"}
 
 
+def required(doc: t.Mapping[str, t.Any]) -> set[str]:
+    return {spaced(line.partition(" (")[0]) for line in doc["requirements"]}
+
+
 def test_libraries_that_a_module_needs_are_said() -> None:
     versions = {line.split()[0]: line for line in map(spaced, (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines())}
-    for one in sorted({*MODULES} - ON_ITS_TARGET):
-        said = {spaced(line.partition(" (")[0]) for line in documentation()[one]["doc"]["requirements"]}
-        assert said == {versions.get(name, "matplotlib >= 3.8") for name in libraries(one)}, one
+    docs = {f"modules/{one}.py": documentation()[one]["doc"] for one in MODULES if one not in ON_ITS_TARGET}
+    docs["inventory/nodes.py"] = ansible_doc("-t", "inventory", "tgp.gpu.nodes")["tgp.gpu.nodes"]["doc"]
+    for file, doc in docs.items():
+        needed = {versions.get(name, "matplotlib >= 3.8") for name in libraries(ROOT / "plugins" / file)}
+        assert required(doc) == {CORE, *needed}, file
+
+
+def test_the_core_that_a_plugin_needs_is_said() -> None:
+    """What runs on its target and the lookup need no library besides."""
+    lookup = ansible_doc("-t", "lookup", "tgp.gpu.variables")["tgp.gpu.variables"]["doc"]
+    assert required(lookup) == {CORE}
+    for one in ON_ITS_TARGET:
+        assert CORE in required(documentation()[one]["doc"]), one
 
 
 def spaced(requirement: str) -> str:
