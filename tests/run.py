@@ -64,11 +64,18 @@ def changelog() -> int:
     return run(str(BIN / "antsibull-changelog"), "lint")
 
 
+def docs() -> int:
+    """Documentation of plugins and roles: schema, markup, references. What is made of it for the site is looked at with --all only."""
+    quick = [] if "--all" in sys.argv else ["--skip-rstcheck"]
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"  # it calls the programs of ansible-core by name
+    return run(str(BIN / "antsibull-docs"), "lint-collection-docs", "--plugin-docs", *quick, ".", PATH=path)
+
+
 def sanity() -> int:
     return run(sys.executable, "tests/run_sanity.py")
 
 
-CHECKS = {"style": style, "types": types, "lint": lint, "changelog": changelog, "sanity": sanity}
+CHECKS = {"style": style, "types": types, "lint": lint, "changelog": changelog, "docs": docs, "sanity": sanity}
 SLOW_CHECKS = ("sanity",)
 
 

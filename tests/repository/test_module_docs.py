@@ -15,8 +15,9 @@ import sys
 import typing as t
 from pathlib import Path
 
-import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.action import in_process
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import FLEET_SPEC
 
 from .test_layers import imports
 from .tree import ROOT, below
@@ -86,28 +87,29 @@ def test_whether_check_mode_is_supported_is_said() -> None:
         assert docs[one]["doc"]["attributes"]["check_mode"]["support"] == ("full" if supported else "none"), one
 
 
+def action_plugin(one: str) -> type[in_process.ActionModule] | None:
+    """The class that runs a module's tasks: of a file of its name, or of its route. None: Ansible sends the module to the task's host."""
+    route = RUNTIME["plugin_routing"]["modules"].get(one, {}).get("action_plugin", f"tgp.gpu.{one}")
+    file = ROOT / "plugins" / "action" / f"{route.rpartition('.')[2]}.py"
+    return importlib.import_module(f"{PACKAGE}.action.{file.stem}").ActionModule if file.is_file() else None
+
+
 def test_where_a_module_runs_is_said() -> None:
-    """What in_process runs uses nothing of the task's host."""
-    in_worker = {
-        "action": "full",
-        "async": "full",
-        "become": "none",
-        "connection": "none",
-        "delegation": "none",
-        "platform": "full",
-    }
-    on_target = {
-        "action": "none",
-        "async": "full",
-        "become": "full",
-        "connection": "full",
-        "delegation": "full",
-        "platform": "full",
-    }
+    """What runs without a connection uses neither host nor user of the task, wherever ``delegate_to`` sends it."""
+    assert {one for one in MODULES if action_plugin(one) is None} == ON_ITS_TARGET
     for one in MODULES:
-        said = {name: told["support"] for name, told in documentation()[one]["doc"]["attributes"].items()}
-        assert {name: said.get(name) for name in in_worker} == (on_target if one in ON_ITS_TARGET else in_worker), one
-        assert said["diff_mode"] == "none" or not one.endswith("_info"), one
+        plugin = action_plugin(one)
+        connects = plugin is None or plugin._requires_connection
+        expected = {
+            "action": "none" if plugin is None else "full",
+            "async": "full" if plugin is None or plugin._supports_async else "none",
+            "platform": "full",
+            **dict.fromkeys(("become", "connection", "delegation"), "full" if connects else "none"),
+        }
+        told = documentation()[one]["doc"]["attributes"]
+        assert {name: told.get(name, {}).get("support") for name in expected} == expected, one
+        assert plugin is None or plugin._supports_check_mode == (told["check_mode"]["support"] == "full"), one
+        assert told["diff_mode"]["support"] == "none" or not one.endswith("_info"), one
 
 
 def libraries(entry: Path) -> set[str]:
@@ -184,17 +186,39 @@ def test_every_module_is_in_the_group_and_routed_to_the_worker() -> None:
     assert {json.dumps(route) for route in routed.values()} == {json.dumps({"action_plugin": "tgp.gpu.in_process"})}
 
 
-@pytest.mark.parametrize(
-    ("group", "fragment"),
-    [(one, {"lambda": "lambda_cloud", "paperspace": "paperspace_cloud", "runpod": "runpod_cloud", "vast": "vast_cloud"}.get(one, one))
-     for one in ("kubernetes", "lambda", "paperspace", "runpod", "tailscale", "talos", "vast", "webhook")],
-)  # fmt: skip
-def test_a_group_of_a_service_holds_every_module_that_takes_its_options(group: str, fragment: str) -> None:
+FRAGMENTS = {  # the options of a service are those of one documentation fragment
+    **{service: service for service in ("kubernetes", "tailscale", "talos", "webhook")},
+    **{cloud: f"{cloud}_cloud" for cloud in ("lambda", "paperspace", "runpod", "vast")},
+}
+
+
+def options_of(group: str) -> set[str]:
+    """What ``module_defaults`` of the group may hold."""
+    if group == "image_factory":
+        return {"image_factory_url"}
+    if group == "fleet":
+        return {*FLEET_SPEC}
+    documented = importlib.import_module(f"{PACKAGE}.doc_fragments.{FRAGMENTS[group]}").ModuleDocFragment
+    return set(yaml.safe_load(documented.DOCUMENTATION)["options"])
+
+
+def test_a_group_of_a_service_holds_every_module_that_takes_its_options() -> None:
     """A key of module_defaults that one member does not take would fail each task of that member."""
-    documented = importlib.import_module(f"ansible_collections.tgp.gpu.plugins.doc_fragments.{fragment}").ModuleDocFragment
-    options = set(yaml.safe_load(documented.DOCUMENTATION)["options"])
-    takes = {one: set(documentation()[one]["doc"]["options"]) for one in MODULES}
-    assert RUNTIME["action_groups"][group] == [one for one in MODULES if options <= takes[one]]
+    takes = {one: set(module(one).SPEC["argument_spec"]) for one in MODULES}
+    groups = {name: members for name, members in RUNTIME["action_groups"].items() if name not in ("all", "fleet")}
+    assert set(groups) == {*FRAGMENTS, "image_factory"}
+    for group, members in groups.items():
+        assert members == [one for one in MODULES if options_of(group) <= takes[one]], group
+    for one in RUNTIME["action_groups"]["fleet"]:
+        assert options_of("fleet") - takes[one] == set(), one
+
+
+def test_the_groups_and_their_options_are_told() -> None:
+    text = (ROOT / "docs" / "clouds.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `tgp\.gpu\.(\w+)` \| (.+) \|$", text, re.MULTILINE)
+    assert {group for group, _cell in rows} | {"all"} == set(RUNTIME["action_groups"])
+    for group, cell in rows:
+        assert group == "fleet" or set(re.findall(r"`(\w+)`", cell)) == options_of(group), group
 
 
 def test_module_defaults_of_a_group_reach_its_modules_and_messages_name_the_module(tmp_path: Path) -> None:
