@@ -104,6 +104,12 @@ options:
       install_disk:
         description: Disk that Talos installs itself to, on machines that boot from the network or a medium.
         type: str
+      patches:
+        description: Patches for this node alone, laid over after O(patches).
+        type: list
+        elements: str
+        default: []
+        version_added: 0.2.0
   template:
     description: The template as text. Without it and O(template_file) the built-in one is used.
     type: str
@@ -377,6 +383,7 @@ _NODE = dict(
     gpu_count=dict(type="int"),
     model=dict(type="str"),
     install_disk=dict(type="str"),
+    patches=dict(type="list", elements="str", default=[]),
 )
 
 _WIREGUARD = dict(

@@ -194,7 +194,7 @@ def _spec(
         installer_image=image.installer,
         extensions=image.extensions,
         registry_mirrors=_mirrors(params["registry_mirrors"]),
-        patches=tuple(params["patches"]),
+        patches=(*params["patches"], *(node.get("patches") or ())),
         cni=params["cni"],
         flannel_cni_url=params["flannel_cni_url"] or "",
         flannel_cni_sha256=params["flannel_cni_sha256"] or "",

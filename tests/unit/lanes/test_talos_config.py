@@ -262,6 +262,18 @@ def test_patches_mirrors_and_the_image_by_its_content():
     assert {"RegistryMirrorConfig"} < {one["kind"] for one in others}
 
 
+def test_patches_of_one_node_come_after_those_of_all_and_leave_the_others_alone():
+    patch = "machine: {{sysctls: {{vm.max_map_count: '{}'}}}}".format
+    result = run(nodes=[node(patches=[patch(262144)]), node("tgp-ml-2")], patches=[patch(65530)], reveal=True)
+    configs = [next(yaml.safe_load_all(base64.b64decode(entry["content"]))) for entry in result["configs"]]
+    assert [config["machine"]["sysctls"]["vm.max_map_count"] for config in configs] == ["262144", "65530"]
+
+
+def test_a_patch_of_one_node_that_cannot_be_laid_is_refused_with_its_name(tmp_path):
+    result = run(nodes=[node(), node("tgp-ml-2", patches=["machine: {systemd: {}}"])], dest=str(tmp_path))
+    assert result["failed"] and "tgp-ml-2: Talos has no field machine.systemd" in result["msg"] and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
