@@ -143,7 +143,7 @@ class Emptying:
         started = (_moment(node.annotations.get(STARTED)) if self._goes_on(node) else None) or now
         self._end = deadline(started, self._options.timeout)
         if self._options.check:
-            return self._rehearse(dispositions)
+            return self._rehearse(node, dispositions)
         self._changed = self._mark(node, started)
         if self.mode in (Mode.LOST, Mode.GONE):
             return self._at_once(dispositions)
@@ -188,7 +188,7 @@ class Emptying:
             unschedulable=True,
         )
 
-    def _rehearse(self, dispositions: list[PodDisposition]) -> Drained:
+    def _rehearse(self, node: Node, dispositions: list[PodDisposition]) -> Drained:
         """Check mode: what would be evicted now, and what a budget would forbid now."""
         blocked = []
         for disposition in dispositions:
@@ -198,8 +198,13 @@ class Emptying:
                     self._evicted.append(_name(disposition.pod))
                 else:
                     blocked.append(Blocked(_name(disposition.pod), answer.by))
-        self._changed = True
+        self._changed = self._count(dispositions) > 0 or not self._is_marked(node)
         return self._result(not blocked, "blocked" if blocked else "drained", "dry run, nothing was changed", blocked=blocked)
+
+    def _is_marked(self, node: Node) -> bool:
+        """Whether an earlier drain for the same reason has left all its marks."""
+        marked = any(taint.key == DISRUPTED_TAINT and taint.value == self.reason for taint in node.taints)
+        return marked and node.unschedulable and STARTED in node.annotations and EXCLUDE_FROM_LOAD_BALANCERS_LABEL in node.labels
 
     def _at_once(self, dispositions: list[PodDisposition]) -> Drained:
         """Nothing is waited for: the machine is about to vanish (evict once), or gone (delete without grace)."""
