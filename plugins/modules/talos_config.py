@@ -105,7 +105,7 @@ options:
         description: Disk that Talos installs itself to, on machines that boot from the network or a medium.
         type: str
       patches:
-        description: Patches for this node alone, laid over after O(patches).
+        description: Patches for this node alone, applied after O(patches).
         type: list
         elements: str
         default: []

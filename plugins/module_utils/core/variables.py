@@ -34,8 +34,8 @@ WORDS = frozenset(
 # variables of roles begin so, and belong to whoever runs the role
 ROLES = frozenset(
     {
-        "apply", "check", "hub", "join", "join_kubelet", "launch", "loop", "plan", "prereqs", "prices", "report", "scale", "status",
-        "takeover", "teardown",
+        "apply", "check", "hub", "join", "join_kubelet", "launch", "loop", "node_drain", "node_join", "node_labels", "plan", "prereqs",
+        "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
     }
 )  # fmt: skip
 _LIKE = 0.8  # pol is like pool, tool is not

@@ -202,7 +202,7 @@ class Emptying:
         return self._result(not blocked, "blocked" if blocked else "drained", "dry run, nothing was changed", blocked=blocked)
 
     def _is_marked(self, node: Node) -> bool:
-        """Whether an earlier drain for the same reason has left all its marks."""
+        """Whether the node has all marks of an earlier drain for the same reason."""
         marked = any(taint.key == DISRUPTED_TAINT and taint.value == self.reason for taint in node.taints)
         return marked and node.unschedulable and STARTED in node.annotations and EXCLUDE_FROM_LOAD_BALANCERS_LABEL in node.labels
 
