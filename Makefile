@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` and `make test`. They need Python >= 3.11 and make; the rest they install into .venv.
+# `make help` lists what there is. Each target needs Python >= 3.11 and make, and installs the rest into .venv.
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -6,7 +6,17 @@ export PATH := $(BIN):$(PATH)
 PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v"; do \
   $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
 
-.PHONY: demo test unit red mutation check sanity lint types bench sandbox clean plane
+.DEFAULT_GOAL := help
+.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane clean
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+venv: $(VENV)/.base  ## .venv with the requirements of a controller and this checkout as collection tgp.gpu; runs nothing
+	@echo "$(VENV) is ready; use it with: export PATH=\"$(BIN):\$$PATH\""
+
+dev: $(VENV)/.test  ## .venv with all that the tests, the checks and the hooks of pre-commit need; runs nothing
+	@echo "$(VENV) is ready for tests and checks"
 
 demo: $(VENV)/.demo  ## rent, join, list, reap on the sandbox, and the bill
 	@$(BIN)/python -m sandbox.demo
@@ -17,6 +27,9 @@ test: $(VENV)/.test  ## the fast tests and a sample of the slow ones; ALL=1: eve
 unit: $(VENV)/.test  ## the tests that need nothing and wait for nothing; stress=1: on a busy machine and on a quick one
 	@$(if $(stress),$(BIN)/python -m tests.stress,$(BIN)/python tests/run.py --unit)
 
+matrix: $(VENV)/.base  ## tests with each valid ansible-core and Python that is installed; ONLY=2.22,2.19/3.11 TESTS=tests/unit/floor JOBS=2
+	@$(BIN)/python -m tests.matrix --only "$(ONLY)" --jobs $(or $(JOBS),1) $(TESTS)
+
 red: $(VENV)/.test  ## the tests of a defect against the plugins that have it: make red ITEM=11
 	@$(BIN)/python tests/red.py $(ITEM)
 
@@ -25,6 +38,12 @@ mutation: $(VENV)/.test  ## mutation testing: a score per package, and the fault
 
 check: $(VENV)/.test  ## style and types
 	@$(BIN)/python tests/run.py --only style,types
+
+lint: $(VENV)/.test  ## ansible-lint and the fragments of the changelog
+	@$(BIN)/python tests/run.py --only lint,changelog
+
+sanity: $(VENV)/.test  ## ansible-test sanity
+	@$(BIN)/python tests/run.py --only sanity
 
 bench: $(VENV)/.test  ## how fast it is, as a table
 	@$(BIN)/python -m tests.bench
@@ -35,7 +54,7 @@ sandbox: $(VENV)/.demo  ## a sandbox to play with; Ctrl-C stops it
 plane: $(VENV)/.test  ## build the real control plane (needs Go) for the cluster tests
 	@$(BIN)/python -m tests.build plane
 
-clean:
+clean:  ## remove .venv and every cache
 	rm -rf $(VENV) .cache .sandbox .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.base: requirements-controller.txt requirements.txt
