@@ -7,7 +7,7 @@ PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v
   $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane clean
+.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane release-check release clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -15,7 +15,7 @@ help:  ## this list
 venv: $(VENV)/.base  ## .venv with the requirements of a controller and this checkout as collection tgp.gpu; runs nothing
 	@echo "$(VENV) is ready; use it with: export PATH=\"$(BIN):\$$PATH\""
 
-dev: $(VENV)/.test  ## .venv with all that the tests, the checks and the hooks of pre-commit need; runs nothing
+dev: $(VENV)/.test  ## .venv with all that tests and checks need; runs nothing
 	@echo "$(VENV) is ready for tests and checks"
 
 demo: $(VENV)/.demo  ## rent, join, list, reap on the sandbox, and the bill
@@ -53,6 +53,12 @@ sandbox: $(VENV)/.demo  ## a sandbox to play with; Ctrl-C stops it
 
 plane: $(VENV)/.test  ## build the real control plane (needs Go) for the cluster tests
 	@$(BIN)/python -m tests.build plane
+
+release-check: $(VENV)/.test  ## the next release as a dry run: changelog, tarball, a fresh install, playbooks; VERSION=0.2.0
+	@$(BIN)/python -m tests.release $(VERSION)
+
+release: $(VENV)/.test  ## write version and changelog of the next release into the checkout; VERSION=0.2.0
+	@$(BIN)/python -m tests.release --write $(VERSION)
 
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) .cache .sandbox .pytest_cache .mypy_cache .ruff_cache .hypothesis
