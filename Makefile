@@ -7,7 +7,7 @@ PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v
   $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane release-check release clean
+.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane hooks release-check release clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,10 @@ sandbox: $(VENV)/.demo  ## a sandbox to play with; Ctrl-C stops it
 
 plane: $(VENV)/.test  ## build the real control plane (needs Go) for the cluster tests
 	@$(BIN)/python -m tests.build plane
+
+hooks: $(VENV)/.test  ## check what you commit, before each commit (pre-commit with the tools of .venv)
+	@$(BIN)/uv pip install -q --python $(BIN)/python pre-commit
+	@$(BIN)/pre-commit install
 
 release-check: $(VENV)/.test  ## the next release as a dry run: changelog, tarball, a fresh install, playbooks; VERSION=0.2.0
 	@$(BIN)/python -m tests.release $(VERSION)
