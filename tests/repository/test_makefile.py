@@ -1,14 +1,14 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make`` lists its targets, ``make venv`` does nothing twice, and what the targets call is there."""
+"""``make`` lists its targets, ``make venv`` runs nothing, what the targets call is there, and pages name no target that is not."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 
-from .tree import ROOT
+from .tree import ROOT, below, name
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -45,3 +45,13 @@ def test_the_programs_that_targets_run_exist() -> None:
     assert len(paths) > 5 and len(files) > 2
     assert [str(path) for path in paths if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())] == []
     assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_the_targets_that_pages_name_exist() -> None:
+    pages = [*(ROOT / one for one in ("README.md", "CONTRIBUTING.md")), *below("docs", suffix=".md")]
+    named = {
+        (name(page), target)
+        for page in pages
+        for target in re.findall(r"(?:^ {4}|`)make ([a-z][\w-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(named) > 15 and {one for one in named if one[1] not in phony()} == set()

@@ -49,6 +49,13 @@ def test_the_requirements_allow_exactly_these_releases() -> None:
     assert runtime["requires_ansible"] == f">={releases[0]}.0"
 
 
+def test_the_page_of_versions_has_the_same_table() -> None:
+    page = (ROOT / "docs" / "reference" / "versions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (2\.\d+)(?: \(pre-release [\w.]+\))? \| ([\d., ]+) \|$", page, re.MULTILINE)
+    assert [f"{core}/{python}" for core, pythons in rows for python in pythons.split(", ")] == VALID
+    assert re.findall(r"^\| (2\.\d+) \(pre-release", page, re.MULTILINE) == list(matrix.PRE_RELEASES)
+
+
 @pytest.mark.parametrize(
     ("only", "expected"),
     [("", VALID), ("2.22", ["2.22/3.13"]), ("3.11, 2.21/3.12", ["2.19/3.11", "2.21/3.12"]), ("2.19/3.11,3.11", ["2.19/3.11"])],
