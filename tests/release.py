@@ -145,7 +145,7 @@ def write_changelog(folder: Path) -> None:
     """Make the fragments an entry of the version that galaxy.yml has."""
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    command = [BIN / "antsibull-changelog", "release", "--reload-plugins", "--refresh-plugins", "--date", today]
+    command: list[str | Path] = [BIN / "antsibull-changelog", "release", "--reload-plugins", "--refresh-plugins", "--date", today]
     call(command, folder, {**os.environ, "PATH": path})
     (folder / "changelogs" / ".plugin-cache.yaml").unlink(missing_ok=True)
 
@@ -249,7 +249,7 @@ def user_environment(fresh: Path, collections: Path, home: Path) -> dict[str, st
 
 def install(tarball: Path, fresh: Path, user: Path, environment: t.Mapping[str, str]) -> Path:
     """The folder of the installed collection. The environment ``fresh`` has ansible-core and the requirements of the collection."""
-    pip = [BIN / "uv", "pip", "install", "--quiet", "--python", fresh / "bin" / "python"]
+    pip: list[str | Path] = [BIN / "uv", "pip", "install", "--quiet", "--python", fresh / "bin" / "python"]
     installed = Path(environment["ANSIBLE_COLLECTIONS_PATH"]) / COLLECTION
     with step("a fresh environment with ansible-core") as details:
         call([BIN / "uv", "venv", "--quiet", "--python", sys.executable, fresh], user)
