@@ -23,9 +23,9 @@ OLD_NAMES_END = "0.3.0"
 # every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
 WORDS = frozenset(
     {
-        "accept_problems", "accept_refused", "address", "allow_experimental", "archive", "cache", "clouds",
+        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "clouds",
         "documents", "everything", "force", "format", "full_interval", "generation", "gpu_count", "gpu_type",
-        "history", "history_path", "interval", "lanes", "loop", "machine", "max_price", "min_gpu_memory", "mode",
+        "history", "history_path", "interval", "lanes", "loop", "machine", "manifest", "max_price", "min_gpu_memory", "mode",
         "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "purchase_price",
         "refresh", "region", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
         "time_zone", "until", "wait",
@@ -40,7 +40,15 @@ ROLES = frozenset(
 )  # fmt: skip
 _LIKE = 0.8  # pol is like pool, tool is not
 _LIKE_A_ROLES = 0.88  # of whole names, which share their beginning
-_WORD_OF = {"name": "machine", "names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
+_WORD_OF = {
+    "manifests": "manifest",
+    "name": "machine",
+    "names": "machine",
+    "pools": "pool",
+    "all": "everything",
+    "save_to": "plan",
+    "file": "plan",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ PACKAGE = "ansible_collections.tgp.gpu.plugins.modules"
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__")
 ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machines are switched off at last
     "fleet_validate",
+    "manifests",
     "fleet_plan",
     "fleet_launch",
     "fleet_join",

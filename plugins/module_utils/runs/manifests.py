@@ -1,0 +1,237 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of manifests: files that are installed with the collection are printed, written into a folder, or applied to the cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import typing as t
+from pathlib import Path
+
+from ..core import files
+from ..core.errors import Conflict, InvalidInput, lazy
+from ..core.events import render
+from ..core.task import Task
+from ..kube.auth.credentials import connect
+from ..kube.client import Json
+from ..kube.server_side_apply import AppliedObject, apply_objects, conflict_sentence
+
+if t.TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy("yaml", "pyyaml")
+
+DEFAULT = ["rbac"]
+# names that are shorter than a path
+_SHORT = {
+    "rbac": "files/rbac.yml",
+    "admission_policy": "files/admission_policy.yml",
+    "crds": "schemas/crds.yaml",
+    "requirements": "requirements.txt",
+    "requirements-controller": "requirements-controller.txt",
+}
+_FOLDERS = ("examples", "files", "schemas")
+_COLUMNS = {"kind": "kind", "namespace": "namespace", "name": "name", "result": "result"}
+
+
+@dataclasses.dataclass(frozen=True)
+class InstalledFile:
+    """A file of the collection. ``path`` is its place below the collection's folder."""
+
+    path: str
+    data: bytes
+    executable: bool
+
+    @property
+    def target(self) -> str:
+        """Its place below the user's folder: the collection's own first folder is left out."""
+        first, _separator, rest = self.path.partition("/")
+        return rest or first
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8")
+
+
+def manifests_run(task: Task) -> dict[str, t.Any]:
+    """Print, write or apply the chosen files."""
+    root = _collection()
+    chosen = _chosen(task, root)
+    folder = task.params["path"]
+    if folder and task.params["apply"]:
+        raise InvalidInput(
+            f"{task.called('apply')} and {task.called('path')} exclude each other.", remedy="Use one of them per run."
+        )
+    if task.params["apply"]:
+        return _apply(task, chosen)
+    if folder:
+        return _write(task, chosen, folder)
+    for file in chosen:
+        for line in (f"# {file.path}", *file.text.splitlines(), ""):
+            task.progress(line)
+    return {"changed": False, "files": [_told(file) for file in chosen], "objects": [], "available": _names(root)}
+
+
+def _told(file: InstalledFile, **more: t.Any) -> dict[str, t.Any]:
+    return {"source": file.path, "content": file.text, **more}
+
+
+# ---- what there is
+
+
+def _collection() -> Path:
+    """The folder of the collection. A module that was sent alone to another process has none."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / _SHORT["rbac"]).is_file():
+        raise InvalidInput(
+            "The files of the collection are not beside its modules.",
+            remedy="Run the task without async, on a controller that has tgp.gpu.",
+        )
+    return root
+
+
+def _paths(root: Path) -> list[str]:
+    """Every file that can be chosen, below the collection's folder."""
+    found = [path for folder in _FOLDERS for path in (root / folder).rglob("*") if path.is_file()]
+    inner = [path.relative_to(root).as_posix() for path in found if path.suffix not in (".py", ".pyc")]
+    return sorted([*inner, _SHORT["requirements"], _SHORT["requirements-controller"]])
+
+
+def _names(root: Path) -> list[str]:
+    """Every name that can be given, the short ones first: of files, and of folders for all that is in them."""
+    paths = _paths(root)
+    folders = {folder.as_posix() for path in paths for folder in Path(path).parents if folder.as_posix() != "."}
+    return [*_SHORT, *sorted({*folders, *paths} - set(_SHORT.values()))]
+
+
+def _chosen(task: Task, root: Path) -> list[InstalledFile]:
+    """The files of the given names, each once. InvalidInput lists what there is when one is unknown."""
+    paths, chosen = _paths(root), {}
+    for name in task.params["manifests"]:
+        wanted = _SHORT.get(name, name.strip("/"))
+        matches = [path for path in paths if path == wanted or path.startswith(f"{wanted}/")]
+        if not matches:
+            names = _names(root)
+            near = difflib.get_close_matches(name, names, 1)
+            raise InvalidInput(
+                f"{task.called('manifests')}: unknown name {name!r}.",
+                remedy=(f"Did you mean {near[0]}? " if near else "") + f"Names: {', '.join(names)}.",
+            )
+        chosen.update(dict.fromkeys(matches))
+    return [InstalledFile(path, (root / path).read_bytes(), os.access(root / path, os.X_OK)) for path in chosen]
+
+
+# ---- into a folder
+
+
+def _write(task: Task, chosen: t.Sequence[InstalledFile], folder: str) -> dict[str, t.Any]:
+    """Files that are there with the same content stay. One with another content is the user's own: it is replaced only by force."""
+    place = Path(folder).expanduser()
+    before = {file: _read(place / file.target) for file in chosen}
+    missing = [file for file in chosen if before[file] is None]
+    different = [file for file in chosen if before[file] not in (None, file.data)]
+    if different and not task.params["force"]:
+        raise InvalidInput(
+            f"{', '.join(str(place / file.target) for file in different)}: the file exists with another content.",
+            remedy=f"Choose another folder, or replace the file with {task.called('force')}=true.",
+        )
+    for file in (*missing, *different):
+        if not task.check_mode:
+            _folder(place / Path(file.target).parent)
+            files.replace(str(place / file.target), file.data, 0o755 if file.executable else 0o644)
+        task.progress(f"  {'would write' if task.check_mode else 'written'} {place / file.target}")
+    for file in chosen:
+        if before[file] == file.data:
+            task.progress(f"  unchanged {place / file.target}")
+    result: dict[str, t.Any] = {
+        "changed": bool(missing or different),
+        "files": [_told(file, path=str(place / file.target)) for file in chosen],
+        "objects": [],
+        "available": _names(_collection()),
+    }
+    if task.diff_mode:
+        result["diff"] = [
+            {
+                "before_header": str(place / file.target),
+                "after_header": str(place / file.target),
+                "before": (before[file] or b"").decode("utf-8", "replace"),
+                "after": file.text,
+            }
+            for file in (*missing, *different)
+        ]
+    return result
+
+
+def _folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be made: {error.strerror}.", remedy="Choose another folder.") from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.", remedy="Choose another folder.") from error
+
+
+# ---- into the cluster
+
+
+def _apply(task: Task, chosen: t.Sequence[InstalledFile]) -> dict[str, t.Any]:
+    objects = [one for file in chosen for one in _objects(file)]
+    kube = connect(task)
+    try:
+        applied = apply_objects(kube, objects, force=task.params["force"], dry_run=task.check_mode)
+    except Conflict as error:
+        raise Conflict(
+            f"Another field manager owns fields of the manifest: {conflict_sentence(error)}.",
+            remedy=f"Keep them by leaving the manifest out, or take them over with {task.called('force')}=true.",
+            service="kubernetes",
+            status=error.status,
+        ) from error
+    finally:
+        kube.close()
+    rows = [{"kind": one.kind, "namespace": one.namespace, "name": one.name, "result": one.result} for one in applied]
+    for line in render(rows, _COLUMNS):
+        task.progress(line)
+    result: dict[str, t.Any] = {
+        "changed": any(one.result != "unchanged" for one in applied),
+        "files": [_told(file) for file in chosen],
+        "objects": rows,
+        "available": _names(_collection()),
+    }
+    if task.diff_mode:
+        result["diff"] = [_difference(one) for one in applied if one.result != "unchanged"]
+    return result
+
+
+def _objects(file: InstalledFile) -> list[Json]:
+    """The Kubernetes objects of a file. InvalidInput when it holds anything else."""
+    if file.path.endswith((".yml", ".yaml")):
+        documents = [one for one in yaml.safe_load_all(file.text) if one is not None]
+        if documents and all(_is_object(one) for one in documents):
+            return documents
+    raise InvalidInput(
+        f"{file.path} is not a Kubernetes manifest and cannot be applied.", remedy="Leave it out, or write it into a folder."
+    )
+
+
+def _is_object(document: t.Any) -> bool:
+    return isinstance(document, dict) and {"apiVersion", "kind", "metadata"} <= set(document) and "name" in document["metadata"]
+
+
+def _difference(one: AppliedObject) -> dict[str, str]:
+    name = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": "" if one.before is None else yaml.safe_dump(one.before),
+        "after": yaml.safe_dump(one.after),
+    }
