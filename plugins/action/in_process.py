@@ -254,9 +254,12 @@ def _within(seconds: int) -> t.Iterator[None]:
 
 
 def _playbook() -> str:
-    """The playbook on the command line; empty when there is none, or more than one."""
+    """The playbook on the command line, ``reap`` for playbooks/reap.yml and tgp.gpu.reap; empty when there is none, or more than one."""
     named = context.CLIARGS.get("args") or ()
-    return os.path.splitext(os.path.basename(named[0]))[0] if isinstance(named, (list, tuple)) and len(named) == 1 else ""
+    if not isinstance(named, (list, tuple)) or len(named) != 1:
+        return ""
+    stem, suffix = os.path.splitext(os.path.basename(named[0]))
+    return stem if suffix in ("", ".yml", ".yaml", ".json") else suffix[1:]
 
 
 def _nothing(_line: str) -> None:

@@ -43,7 +43,7 @@ def test_cron_hears_of_failures_only_and_the_log_of_everything(cron: t.Callable[
     quiet = cron(0)
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
     loud = cron(2)
-    assert loud.returncode == 2 and loud.stdout == "playbooks/reap.yml -e tgp_documents=/etc/tgp/my pools.yml\ntrouble\n"
+    assert loud.returncode == 2 and loud.stdout == "tgp.gpu.reap -e tgp_documents=/etc/tgp/my pools.yml\ntrouble\n"
     found = re.findall(
         r"=== \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ reap: exit code (\d)\n.*?\ntrouble\n", (tmp_path / "log").read_text(), re.DOTALL
     )
@@ -59,7 +59,7 @@ def test_the_cron_line_runs_the_reaper_every_five_minutes_as_its_own_user() -> N
     (line,) = [one for one in (CRON / "tgp-gpu").read_text().splitlines() if one.startswith("*")]
     *fields, user, command = line.split(" ", 6)
     assert (fields, user) == (["*/5", "*", "*", "*", "*"], "tgp")
-    assert "examples/cron/run reap" in command and (ROOT / "playbooks" / "reap.yml").is_file() and os.access(CRON / "run", os.X_OK)
+    assert "/opt/tgp/cron/run reap" in command and (ROOT / "playbooks" / "reap.yml").is_file() and os.access(CRON / "run", os.X_OK)
     assert outsiders.shellcheck() is None or outsiders.shell_faults((CRON / "run").read_text()) == ""
 
 
@@ -76,9 +76,9 @@ def test_the_ledger_is_archived_once_a_week_into_a_file_that_stays() -> None:
     (line,) = [one for one in (CRON / "tgp-gpu").read_text().splitlines() if "archive" in one and not one.startswith("#")]
     minute, hour, *days, user, command = line.split(" ", 6)
     assert minute.isdigit() and hour.isdigit() and (days, user) == (["*", "*", "0"], "tgp")
-    assert command.endswith("examples/cron/run archive -e tgp_path=/var/lib/tgp/ledger.jsonl")
+    assert command.endswith("/opt/tgp/cron/run archive -e tgp_path=/var/lib/tgp/ledger.jsonl")
     service, timer = ((UNITS / f"tgp-gpu-archive.{kind}").read_text() for kind in ("service", "timer"))
-    assert "playbooks/archive.yml -e tgp_path=%S/tgp/ledger.jsonl\n" in service and "\nStateDirectory=tgp\n" in service
+    assert "ansible-playbook tgp.gpu.archive -e tgp_path=%S/tgp/ledger.jsonl\n" in service and "\nStateDirectory=tgp\n" in service
     assert "\nOnCalendar=Sun " in timer and "\nPersistent=true\n" in timer
     shared = set((UNITS / "tgp-gpu@.service").read_text().partition("[Service]")[2].splitlines())
     other = {one for one in shared if not one.startswith(("ExecStart=", "#"))} - set(service.splitlines())
@@ -88,7 +88,7 @@ def test_the_ledger_is_archived_once_a_week_into_a_file_that_stays() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_units_as_they_stand(tmp_path: Path, record_property: t.Callable[[str, object], None]) -> None:
     for unit in UNITS.iterdir():
-        text = unit.read_text().replace("/opt/tgp/.venv/bin/ansible-playbook", sys.executable)  # a program that exists here
+        text = unit.read_text().replace("/opt/tgp/venv/bin/ansible-playbook", sys.executable)  # a program that exists here
         (tmp_path / unit.name).write_text(text)
     names = [
         "tgp-gpu@reap.service",
@@ -106,7 +106,7 @@ def test_systemd_takes_the_units_as_they_stand(tmp_path: Path, record_property: 
 def test_the_unit_waits_for_the_longest_drain_and_keeps_its_state() -> None:
     text = (UNITS / "tgp-gpu@.service").read_text()
     assert "TimeoutStartSec=45min" in text and "TGP_STATE_DIR=%S/tgp" in text and "StateDirectory=tgp" in text
-    assert "playbooks/%i.yml" in text and "EnvironmentFile=/etc/tgp/env" in text
+    assert "ansible-playbook tgp.gpu.%i " in text and "EnvironmentFile=/etc/tgp/env" in text
 
 
 def test_the_loop_is_ended_by_its_main_process_and_has_time_for_it() -> None:
@@ -119,4 +119,4 @@ def test_the_loop_is_ended_by_its_main_process_and_has_time_for_it() -> None:
         "EnvironmentFile=/etc/tgp/env",
     ):
         assert f"\n{line}\n" in text
-    assert "playbooks/autoscale.yml -e tgp_loop=true" in text and (ROOT / "playbooks" / "autoscale.yml").is_file()
+    assert "ansible-playbook tgp.gpu.autoscale -e tgp_loop=true" in text and (ROOT / "playbooks" / "autoscale.yml").is_file()
