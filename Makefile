@@ -7,7 +7,7 @@ PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v
   $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane hooks release-check release clean
+.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane hooks docs release-check release clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,9 @@ release-check: $(VENV)/.test  ## the next release as a dry run: changelog, tarba
 release: $(VENV)/.test  ## write version and changelog of the next release into the checkout; VERSION=0.2.0
 	@$(BIN)/python -m tests.release --write $(VERSION)
 
+docs: $(VENV)/.docs  ## build the documentation as a searchable site in .cache/docs/html
+	@$(BIN)/python docs/build.py
+
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) .cache .sandbox .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -83,4 +86,8 @@ $(VENV)/.demo: $(VENV)/.base sandbox/requirements.txt
 
 $(VENV)/.test: $(VENV)/.demo tests/requirements.txt
 	@$(BIN)/uv pip install -q --python $(BIN)/python -r tests/requirements.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.base docs/requirements.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python -r docs/requirements.txt
 	@touch $@

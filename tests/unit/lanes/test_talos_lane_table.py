@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/reference/lanes.md says of each lane on each cloud what the code says, and names tests that exist."""
+"""docs/reference/lanes.md says of each lane on each cloud what the code says, and docs/evidence/lanes.md names the tests that prove it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import 
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "reference" / "lanes.md").read_text(encoding="utf-8")
+EVIDENCE = (ROOT / "docs" / "evidence" / "lanes.md").read_text(encoding="utf-8")
 OWN = (ROOT / "docs" / "how_to" / "own_machines.md").read_text(encoding="utf-8")
 PROOFS = {page: (ROOT / "docs" / "evidence" / f"{page}.md").read_text(encoding="utf-8") for page in ("talos", "diagnosis")}
 CELLS = [(lane, cloud) for lane in Lane for cloud in ENTRIES]
@@ -38,11 +39,11 @@ def overview() -> dict[tuple[str, str], str]:
     return {(row[0].strip("`"), cloud): cell for row in table for cloud, cell in zip(clouds, row[1:], strict=True)}
 
 
-def detail(lane: str, cloud: str) -> str:
-    """The cell about a cloud in the section of a lane."""
-    section = re.search(rf"^## {lane}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
-    assert section is not None, lane
-    return next(row[1] for row in rows(section[1]) if row[0] == f"`{cloud}`")
+def section(text: str, lane: str) -> dict[str, str]:
+    """Cloud → its cell in the section of a lane."""
+    found = re.search(rf"^## {lane}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, lane
+    return {row[0].strip("`"): row[1] for row in rows(found[1])}
 
 
 def test_every_lane_has_a_cell_for_every_cloud_and_no_other() -> None:
@@ -53,10 +54,12 @@ def test_every_lane_has_a_cell_for_every_cloud_and_no_other() -> None:
 def test_a_cell_says_what_the_code_says(lane: Lane, cloud: str) -> None:
     facts = ENTRIES[cloud].facts
     word = overview()[lane.value, cloud].partition(" ")[0]
-    told = detail(lane.value, cloud)
+    told = section(TEXT, lane.value)[cloud]
+    proof = section(EVIDENCE, lane.value).get(cloud, "")
+    assert bool(proof) == (word == "proven")
     if lane in facts.lanes:
-        assert word == "proven"
-        assert re.search(r"`test_\w+`|^As `", told), "no test is named"
+        assert word == "proven" and not told.startswith(("refused", "experimental"))
+        assert re.search(r"`test_\w+`|^As `", proof), "no test is named"
     elif lane is Lane.TAKEOVER and word == "experimental":
         assert told.startswith("experimental: ") and Lane.KUBELET in facts.lanes  # it needs a whole machine
     else:
@@ -85,7 +88,7 @@ def test_what_documents_say_of_takeover_is_told() -> None:
     assert said.rpartition("pool.yml: ")[2].rstrip(".") in TEXT
 
 
-@pytest.mark.parametrize("text", [TEXT, *PROOFS.values()], ids=["lanes", *PROOFS])
+@pytest.mark.parametrize("text", [EVIDENCE, *PROOFS.values()], ids=["lanes", *PROOFS])
 def test_every_test_that_is_named_exists(text: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", text))
     defined = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
