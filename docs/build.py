@@ -40,7 +40,7 @@ def pages() -> dict[str, Path]:
     """Path on the site → file: the pages, and the files of the repository that they link or show."""
     found = {name: ROOT / name for name in OUTSIDE if (ROOT / name).is_file()}
     for path in sorted((ROOT / "docs").rglob("*")):
-        if path.is_file() and path.suffix in (".md", ".png", ".svg", ".css"):
+        if path.is_file() and path.suffix in (".md", ".png", ".svg"):
             found[path.relative_to(ROOT).as_posix()] = path
     for path in [path for path in found.values() if path.suffix == ".md"]:
         for link, image in _LINK.findall(path.read_text(encoding="utf-8")):

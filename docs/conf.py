@@ -30,8 +30,9 @@ suppress_warnings = ["misc.highlighting_failure"]  # YAML with templates in it
 
 html_theme = "furo"
 html_title = f"tgp.gpu {release}"
-html_static_path = ["site.css"]
+html_static_path = ["site.css", "site.js"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sourcelink = False
 

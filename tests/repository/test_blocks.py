@@ -1,0 +1,304 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every code block of the pages is what it says: commands exist and take their options, documents and playbooks are accepted.
+
+Blocks of the pages in RUN are run from beginning to end by the test that stands there. Elsewhere a ``sh`` block holds commands that are checked
+here, or the line ``<!-- illustration -->`` stands before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from ansible.cli.doc import DocCLI
+from ansible.cli.inventory import InventoryCLI
+from ansible.cli.playbook import PlaybookCLI
+from ansible_collections.tgp.gpu.plugins.module_utils.core import variables
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
+
+from sandbox.__main__ import _parser as sandbox_parser
+from tests.blocks import Block, blocks, commands
+
+from .tree import ROOT, below, name
+
+RUN = {"docs/tutorial/first_node.md": "tests/e2e/test_tutorial.py"}
+# pages that still have blocks without a language or a mark; one without any must leave the list
+PENDING: tuple[str, ...] = (
+    "README.md",
+    "docs/evidence/benchmarks.md",
+    "docs/evidence/chaos.md",
+    "docs/evidence/crashes.md",
+    "docs/explanation/architecture.md",
+    "docs/how_to/autoscale.md",
+    "docs/how_to/awx_and_cron.md",
+    "docs/how_to/development.md",
+    "docs/how_to/diagnosis.md",
+    "docs/how_to/from_k8s_gpu_autoprovision.md",
+    "docs/how_to/kubelet_lane.md",
+    "docs/how_to/lost_records.md",
+    "docs/how_to/mesh.md",
+    "docs/how_to/money.md",
+    "docs/how_to/own_machines.md",
+    "docs/how_to/plans.md",
+    "docs/how_to/prices.md",
+    "docs/how_to/takeover.md",
+    "docs/how_to/wireguard.md",
+    "docs/reference/events.md",
+    "docs/reference/sandbox.md",
+    "docs/reference/where_modules_run.md",
+    "docs/reference/who_may_write.md",
+)
+PAGES = {name(page): blocks(page.read_text(encoding="utf-8")) for page in [ROOT / "README.md", *below("docs", suffix=".md")]}
+OUTPUT = ("text", "mermaid", "ini")
+_PLAYBOOK = re.compile(r"(?:tgp\.gpu\.|(?:\./)?playbooks/)(\w+?)(?:\.yml)?")
+
+
+def wrong(block: Block) -> list[str]:
+    """What is wrong with a block, in words; empty for one that is fine."""
+    try:
+        if block.language in OUTPUT or (block.language == "sh" and block.illustration):
+            return []
+        if block.language == "sh":
+            return [problem for words in commands(block.text) for problem in command(words)]
+        if block.language == "yaml":
+            return document(list(yaml.safe_load_all(block.text)))
+        if block.language == "json":
+            json.loads(block.text)
+            return []
+    except (ValueError, yaml.YAMLError) as error:
+        return [str(error)]
+    return ["a block needs a language: sh, yaml, json, or text for output"]
+
+
+# ---- commands
+
+
+def command(words: list[str]) -> list[str]:
+    program = words[0].removeprefix(".venv/bin/")
+    if program in _PROGRAMS:
+        return _PROGRAMS[program](words[1:])
+    return [f"{program} is not checked by any test: write <!-- illustration --> before the block"]
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """ValueError in the place of an exit."""
+
+    def error(message: str) -> t.NoReturn:
+        raise ValueError(message)
+
+    parser.error = error  # type: ignore[method-assign]
+    return parser.parse_args(arguments)
+
+
+def _cli(cli: t.Any, arguments: list[str]) -> argparse.Namespace:
+    made = cli(["ansible", *arguments])
+    made.init_parser()
+    return _parsed(made.parser, arguments)
+
+
+def _playbook(arguments: list[str]) -> list[str]:
+    found = []
+    options = _cli(PlaybookCLI, arguments)
+    for one in options.args:
+        match = _PLAYBOOK.fullmatch(one)
+        path = ROOT / "playbooks" / f"{match[1]}.yml" if match else ROOT / one
+        if not path.is_file():
+            found.append(f"{one} is no playbook of the collection")
+            continue
+        play = yaml.safe_load(path.read_text(encoding="utf-8"))[0]
+        known = play.get("vars", {}).get("tgp_variables", [])
+        found += variables.check(_extra(options.extra_vars), known).problems if match else []
+    return found
+
+
+def _extra(given: t.Sequence[str]) -> set[str]:
+    names: set[str] = set()
+    for text in given:
+        if text.startswith("{"):
+            names |= set(json.loads(text))
+        elif not text.startswith("@"):
+            names |= {pair.partition("=")[0] for pair in re.findall(r"\S+=\S*", text)}
+    return names
+
+
+def _doc(arguments: list[str]) -> list[str]:
+    options = _cli(DocCLI, arguments)
+    folder = {"module": "plugins/modules/{}.py", "role": "roles/{}"}.get(options.type, f"plugins/{options.type}/{{}}.py")
+    short = [one.removeprefix("tgp.gpu.") for one in options.args if one.startswith("tgp.gpu.")]
+    return [f"{one} is not in the collection" for one in short if not (ROOT / folder.format(one)).exists()]
+
+
+def _inventory(arguments: list[str]) -> list[str]:
+    _cli(InventoryCLI, arguments)
+    return []
+
+
+def _make(arguments: list[str]) -> list[str]:
+    targets = set(re.findall(r"^(\S+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets |= {target.replace("$(VENV)", ".venv") for target in targets}
+    return [f"make has no target {one}" for one in arguments if "=" not in one and one not in targets]
+
+
+def _python(arguments: list[str]) -> list[str]:
+    """Modules and files that exist; the sandbox's arguments as the sandbox takes them."""
+    if arguments[:2] == ["-m", "sandbox"]:
+        _parsed(sandbox_parser(), arguments[2:])
+        return []
+    module = arguments[1].replace(".", "/") if arguments[:1] == ["-m"] else ""
+    if module.startswith("tests/") and not ((ROOT / module).is_dir() or (ROOT / f"{module}.py").is_file()):
+        return [f"{arguments[1]} is no module"]
+    paths = [one.partition("::")[0] for one in arguments if one.startswith("tests/")]
+    return [f"{path} does not exist" for path in paths if not (ROOT / path).exists()]
+
+
+_PROGRAMS: dict[str, t.Callable[[list[str]], list[str]]] = {
+    "ansible-playbook": _playbook,
+    "ansible-doc": _doc,
+    "ansible-inventory": _inventory,
+    "make": _make,
+    "python": _python,
+}
+
+
+# ---- documents
+
+
+def document(found: list[t.Any]) -> list[str]:
+    """Whole documents of ours go through the collection's parser, with a class where a pool names one that is elsewhere; fragments are held
+    against the schema of their kind. Other YAML only has to be YAML."""
+    ours = [one for one in found if isinstance(one, dict) and one.get("kind") in KINDS]
+    whole = [one for one in ours if "apiVersion" in one]
+    problems = [problem for one in ours if one not in whole for problem in _fragment(KINDS[one["kind"]], one)]
+    for one in found:
+        if isinstance(one, dict) and len(one) == 1 and next(iter(one)) in _CLASS["properties"]["spec"]["properties"]:
+            problems += _fragment(_CLASS["properties"]["spec"], one)
+    if whole:
+        classes = {one["metadata"]["name"] for one in whole if one["kind"] == "GPUNodeClass"}
+        named = {one["spec"].get("nodeClassRef", {}).get("name") for one in whole if one["kind"] != "GPUNodeClass"}
+        try:
+            parse([Document("page.yml", _templated(one)) for one in [*whole, *(_class(one) for one in named - classes - {None})]])
+        except InvalidInput as error:
+            problems += error.problems
+    return problems
+
+
+_CLASS = KINDS["GPUNodeClass"]
+_EXAMPLE = next(
+    one
+    for one in yaml.safe_load_all((ROOT / "examples" / "all_lanes.yml").read_text(encoding="utf-8"))
+    if one["kind"] == "GPUNodeClass"
+)
+
+
+def _class(called: str) -> dict[str, t.Any]:
+    return {**_EXAMPLE, "metadata": {"name": called}}
+
+
+def _templated(found: dict[str, t.Any]) -> dict[str, t.Any]:
+    """With the collection's template in the place of a file that the reader has."""
+    if "machineConfigTemplateFile" not in found["spec"].get("talosConfig", {}):
+        return found
+    template = {"machineConfigTemplateFile": str(ROOT / "examples" / "templates" / "worker.yaml")}
+    return {**found, "spec": {**found["spec"], "talosConfig": {**found["spec"]["talosConfig"], **template}}}
+
+
+def _fragment(schema: t.Any, found: t.Any) -> list[str]:
+    return [error.message for error in jsonschema.Draft202012Validator(_optional(copy.deepcopy(schema))).iter_errors(found)]
+
+
+def _optional(schema: t.Any) -> t.Any:
+    """The schema without required fields."""
+    if isinstance(schema, dict):
+        return {key: _optional(value) for key, value in schema.items() if key != "required" or not isinstance(value, list)}
+    return [_optional(one) for one in schema] if isinstance(schema, list) else schema
+
+
+# ---- tests
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_checked_or_marked_as_an_illustration(page: str) -> None:
+    found = [] if page in PENDING else [block for block in PAGES[page] if not (page in RUN and block.language == "sh")]
+    assert [f"{page}:{block.line}: {problem}" for block in found for problem in wrong(block)] == []
+
+
+@pytest.mark.parametrize("page", PENDING)
+def test_a_page_that_is_ready_leaves_the_list(page: str) -> None:
+    assert any(wrong(block) for block in PAGES[page])
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_test_that_runs_a_page_names_it(page: str) -> None:
+    assert Path(page).name in (ROOT / RUN[page]).read_text(encoding="utf-8")
+
+
+def test_playbooks_of_pages_are_accepted_by_ansible(tmp_path: Path) -> None:
+    """Plays, and lists of tasks as the tasks of a play: all in one process."""
+    plays = []
+    for page, found in PAGES.items():
+        for block in found:
+            read = list(yaml.safe_load_all(block.text)) if block.language == "yaml" and page not in PENDING else []
+            if read and isinstance(read[0], list) and all(isinstance(one, dict) for one in read[0]):
+                whole = read[0] if any("hosts" in one for one in read[0]) else [{"hosts": "all", "tasks": read[0]}]
+                plays.append(tmp_path / f"{Path(page).stem}_{block.line}.yml")
+                plays[-1].write_text(yaml.safe_dump(whole), encoding="utf-8")
+    program = Path(sys.executable).parent / "ansible-playbook"
+    run = subprocess.run(
+        [str(program), "--syntax-check", "-i", "localhost,", *map(str, plays)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "problem"),
+    [
+        ("", "make demo", "a block needs a language"),
+        ("sh", "kubectl get nodes", "kubectl is not checked"),
+        ("sh", "make dmeo", "make has no target dmeo"),
+        ("sh", "ansible-playbook tgp.gpu.provison", "is no playbook"),
+        ("sh", "ansible-playbook tgp.gpu.reap --chek", "--chek"),
+        ("sh", "ansible-playbook tgp.gpu.reap \\\n  -e tgp_document=a.yml", "tgp_documents"),
+        ("sh", 'ansible-playbook tgp.gpu.reap -e \'{"tgp_pool": "a"}\'  # only a', "tgp_pool means nothing"),
+        ("sh", "ansible-doc tgp.gpu.fleet_plam", "is not in the collection"),
+        ("sh", "python -m sandbox up --env-file env --sped 2", "--sped"),
+        ("sh", ".venv/bin/python -m pytest tests/unti", "does not exist"),
+        ("sh", "for a in 1; do make demo; done", "more than a list of commands"),
+        ("yaml", "a: [", "expected"),
+        ("yaml", "kind: GPUNodePool\nspec: {bugdet: {}}", "bugdet"),
+        ("yaml", "talosConfig: {patchs: []}", "patchs"),
+        ("yaml", "apiVersion: tgp.io/v1\nkind: GPUNodeClass\nmetadata: {name: a}\nspec: {providers: [{name: lamda}]}", "lamda"),
+        ("json", "{", "Expecting"),
+    ],
+)
+def test_a_wrong_block_is_found(language: str, text: str, problem: str) -> None:
+    assert problem in "\n".join(wrong(Block(1, language, text)))
+
+
+def test_a_mark_makes_an_illustration_of_the_next_block_alone() -> None:
+    page = "<!-- illustration -->\n```sh\nkubectl get nodes\n```\n\n```sh\nkubectl get pods\n```\n\n    kubectl get jobs\n"
+    found = blocks(page)
+    assert [(block.language, block.illustration, bool(wrong(block))) for block in found] == [
+        ("sh", True, False),
+        ("sh", False, True),
+        ("", False, True),
+    ]
