@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Code blocks of the pages, and the commands in shell blocks.
 
-``sh`` is run or checked by a test, unless the line ``<!-- illustration -->`` stands before the block; ``yaml`` and ``json`` are read by one;
-``text`` is output.
+``sh`` is run or checked by a test, unless ``<!-- illustration -->`` or ``<!-- illustration: why -->`` stands on the line before the block.
+``yaml`` and ``json`` are read by a test; ``text`` is output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing as t
 
 from markdown_it import MarkdownIt
 
-ILLUSTRATION = "<!-- illustration -->"
+_ILLUSTRATION = re.compile(r"<!-- illustration(: .+?)? -->")
 _GLUE = {"cd", "export", "set", ".", "umask", "mkdir"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PUNCTUATION = re.compile(r"[;&|()<>]+")
@@ -39,7 +39,7 @@ def blocks(page: str) -> list[Block]:
         if token.type in ("fence", "code_block"):
             language = token.info.split()[0] if token.info.split() else ""
             found.append(Block((token.map or [0])[0] + 1, language, token.content, marked))
-        marked = token.type == "html_block" and token.content.strip() == ILLUSTRATION
+        marked = token.type == "html_block" and bool(_ILLUSTRATION.fullmatch(token.content.strip()))
     return found
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
+import itertools
 import json
 import os
 import re
@@ -19,6 +21,7 @@ import sys
 import typing as t
 from pathlib import Path
 
+import httpx
 import jsonschema
 import pytest
 import yaml
@@ -31,7 +34,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Do
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 
+from sandbox import scenario
 from sandbox.__main__ import _parser as sandbox_parser
+from sandbox.server import Served
 from tests.blocks import Block, blocks, commands
 
 from .tree import ROOT, below, name
@@ -154,6 +159,34 @@ def _make(arguments: list[str]) -> list[str]:
     return [f"make has no target {one}" for one in arguments if "=" not in one and one not in targets]
 
 
+@functools.cache
+def _world() -> Served:
+    """The sandbox that levers are tried on."""
+    return Served(scenario.load(), seed=17)
+
+
+def _curl(arguments: list[str]) -> list[str]:
+    """A lever of the sandbox is sent to one. A machine that a page names is one of ours there, and a tailnet key is none."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-s", action="store_true")
+    parser.add_argument("-X", default="GET")
+    parser.add_argument("-d")
+    parser.add_argument("url")
+    sent = _parsed(parser, arguments)
+    if not sent.url.startswith("$SANDBOX_URL/"):
+        return [f"{sent.url} is not of the sandbox: write <!-- illustration --> before the block"]
+    with httpx.Client(base_url=_world().environment["SANDBOX_URL"]) as lever:
+        path = sent.url.removeprefix("$SANDBOX_URL")
+        lever.post("/clock", json={"advance": 60, "speed": 60}).raise_for_status()  # rates of calls are limited
+        if machine := re.fullmatch(r"/machines/[\w-]+/(\w+)", path):
+            lever.post("/stock", json={"cloud": "vast", "stock": 9}).raise_for_status()
+            rented = lever.post("/strangers", json={"cloud": "vast", "name": f"tgp-a1b2c3d4-page-{next(_NUMBERS):05}"})
+            path = f"/machines/{rented.raise_for_status().json()['name']}/{machine[1]}"
+        answer = lever.request(sent.X, path, content=sent.d)
+    refused = answer.is_error and not (path.startswith("/devices") and answer.status_code in (404, 409))
+    return [f"{sent.X} {path}: {answer.text}"] if refused else []
+
+
 def _python(arguments: list[str]) -> list[str]:
     """Modules and files that exist; the sandbox's arguments as the sandbox takes them."""
     if arguments[:2] == ["-m", "sandbox"]:
@@ -172,7 +205,9 @@ _PROGRAMS: dict[str, t.Callable[[list[str]], list[str]]] = {
     "ansible-inventory": _inventory,
     "make": _make,
     "python": _python,
+    "curl": _curl,
 }
+_NUMBERS = itertools.count()
 
 
 # ---- documents
@@ -231,6 +266,13 @@ def _optional(schema: t.Any) -> t.Any:
 # ---- tests
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _ends() -> t.Iterator[None]:
+    yield
+    if _world.cache_info().currsize:
+        _world().stop()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_is_checked_or_marked_as_an_illustration(page: str) -> None:
     found = [] if page in PENDING else [block for block in PAGES[page] if not (page in RUN and block.language == "sh")]
@@ -282,6 +324,9 @@ def test_playbooks_of_pages_are_accepted_by_ansible(tmp_path: Path) -> None:
         ("sh", "ansible-doc tgp.gpu.fleet_plam", "is not in the collection"),
         ("sh", "python -m sandbox up --env-file env --sped 2", "--sped"),
         ("sh", ".venv/bin/python -m pytest tests/unti", "does not exist"),
+        ("sh", 'curl -s -X POST "$SANDBOX_URL/clock" -d \'{"advanced": 9}\'', "advance"),
+        ("sh", 'curl -s -X POST "$SANDBOX_URL/machines/rack-1/bury"', "a machine can"),
+        ("sh", "curl -s https://example.com/", "is not of the sandbox"),
         ("sh", "for a in 1; do make demo; done", "more than a list of commands"),
         ("yaml", "a: [", "expected"),
         ("yaml", "kind: GPUNodePool\nspec: {bugdet: {}}", "bugdet"),
@@ -295,7 +340,9 @@ def test_a_wrong_block_is_found(language: str, text: str, problem: str) -> None:
 
 
 def test_a_mark_makes_an_illustration_of_the_next_block_alone() -> None:
-    page = "<!-- illustration -->\n```sh\nkubectl get nodes\n```\n\n```sh\nkubectl get pods\n```\n\n    kubectl get jobs\n"
+    page = (
+        "<!-- illustration: needs root -->\n```sh\nkubectl get nodes\n```\n\n```sh\nkubectl get pods\n```\n\n    kubectl get jobs\n"
+    )
     found = blocks(page)
     assert [(block.language, block.illustration, bool(wrong(block))) for block in found] == [
         ("sh", True, False),
