@@ -10,6 +10,7 @@ there as they do on a forge. A second build reads only what changed.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -78,7 +79,8 @@ def collection() -> None:
     settings.write_text('collection_url = {\n    * = "index.html"\n}\n', encoding="utf-8")
     command = [str(BIN / "antsibull-docs"), "--config-file", str(settings), "collection", "--use-current", "--squash-hierarchy"]
     command += ["--no-add-antsibull-docs-version", "--fail-on-error", "--dest-dir", str(COLLECTION), "tgp.gpu"]
-    subprocess.run(command, check=True)
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # it starts ansible-doc
+    subprocess.run(command, check=True, env={**os.environ, "PATH": path})
     title = "Modules, roles and plugins"
     index = COLLECTION / "index.rst"
     text = re.sub(r"^Tgp\.Gpu\n=+$", f"{title}\n{'=' * len(title)}", index.read_text(encoding="utf-8"), flags=re.MULTILINE)
