@@ -189,7 +189,7 @@ def _problems(result: t.Mapping[str, t.Any]) -> list[str]:
     return [str(result["msg"])] if result.get("failed") else list(result.get("problems") or ())
 
 
-# ---- how a call that never ends by itself is asked to end: SIGTERM or SIGINT once. The second one ends the process at once, as ever
+# ---- how a call that never ends by itself is asked to end: SIGTERM or SIGINT once. The second one ends the process at once, as usual
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

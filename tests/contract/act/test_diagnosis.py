@@ -273,7 +273,7 @@ def test_10_stale_node_of_the_same_name(build: Build, cloud: str) -> None:
     rig.run("launch", plan["run_id"])
     rig.unlock(plan["run_id"])
     said = told(rig)
-    assert said.code == "stale_node" and f"A Node named {name} was there before this machine" in said.cause
+    assert said.code == "stale_node" and f"A Node named {name} existed before this machine" in said.cause
     assert f"kubectl delete node {name}" in said.diagnosis["remedy"]
 
 

@@ -165,7 +165,7 @@ if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
     die "the packages cannot be installed: $(said '^(E:|dpkg: error)')"
   apt-mark hold "${hold[@]}" >>"$LOG"
   [[ $(kubelet --version) == *"v$KUBELET_VERSION" ]] || die "the kubelet is not $KUBELET_VERSION but $(kubelet --version)"
-  # what cannot be asked for by its exact version is held against the versions that this program was written for
+  # what cannot be asked for by its exact version is compared with the versions that this program was written for
   fits() {
     local found
     found=$(dpkg-query -W -f '${Version}' "$1" 2>>"$LOG" || true)

@@ -86,7 +86,7 @@ sys.exit(status or program.returncode)
 
 
 class ExecPlugin:
-    """Runs the program when a credential is needed and none is good any more. Safe to use from several threads."""
+    """Runs the program when a credential is needed and none is valid. Safe to use from several threads."""
 
     def __init__(self, entry: KubeconfigEntry) -> None:
         self._entry = entry
@@ -164,7 +164,7 @@ class ExecPlugin:
         try:
             with _no_terminal():
                 status = provider.run()
-        except (exec_provider.ConfigException, OSError, ValueError, TypeError) as error:  # TypeError: JSON that is no object
+        except (exec_provider.ConfigException, OSError, ValueError, TypeError) as error:  # TypeError: JSON that is not an object
             said = redact(str(error)).removeprefix("exec: ")
             raise self._failed(said if len(said) <= _WORDS else f"... {said[-_WORDS:]}") from None
         if not isinstance(status, dict):

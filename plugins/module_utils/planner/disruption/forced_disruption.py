@@ -28,7 +28,7 @@ from .do_not_disrupt import node_hold, terminate_requested
 from .drain_rules import MODES, is_voluntary
 
 MISSING_RUNS: t.Final = 3  # runs that do not see a machine that shows life before that is a problem of the run (O5)
-UNHEALTHY_SHARE: t.Final = Decimal("0.4")  # of a pool's nodes; when more are ill, none is removed (L-20)
+UNHEALTHY_SHARE: t.Final = Decimal("0.4")  # of a pool's nodes; when more are unhealthy, none is removed (L-20)
 
 
 def finish(draft: Draft) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a saved plan may still be done (L-22): every step is held against the world of now, and none is added.
+"""What of a saved plan may still be done (L-22): every step is compared with the observed state, and none is added.
 
 What removes is done if a plan of this very moment would do the same for the same reason; so every rule that protects a machine
 protects it here, too. What rents is done if its own offer is still there at a price that was agreed to.

@@ -278,7 +278,7 @@ class Spare:
 
     def __init__(self, claims: t.Iterable[Claim], classes: t.Mapping[str, NodeClass]) -> None:
         self._claims = tuple(claims)
-        self._free: dict[Hub, int] = {}  # every offer is held against it
+        self._free: dict[Hub, int] = {}  # checked for every offer
         self._waiting = collections.Counter(
             classes[claim.node_class].mesh.hub for claim in self._claims if claim.peer is None and claim.node_class in classes
         )

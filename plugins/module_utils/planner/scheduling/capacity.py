@@ -82,7 +82,7 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
 
 
 def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> Bin:
-    """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
+    """The room that a machine on its way will have, by its offer. What is unknown does not count against it."""
     labels = {**node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
     free = _planned(claim.offer, pool, None)
     free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL_GPU] = advertised(claim, pool)
@@ -91,7 +91,7 @@ def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> 
 
 
 def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool) -> Bin:
-    """The room a machine rented for the pool would have. What an own machine does not say of itself is not held against it."""
+    """The room a machine rented for the pool would have. What an own machine does not declare does not count against it."""
     labels = offer_labels(offer, offer.cloud, pool.key, node_class.name, cluster_id)
     return Bin(
         offer.id,
