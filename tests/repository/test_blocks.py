@@ -41,33 +41,7 @@ from tests.blocks import Block, blocks, commands
 
 from .tree import ROOT, below, name
 
-RUN = {"docs/tutorial/first_node.md": "tests/e2e/test_tutorial.py"}
-# pages that still have blocks without a language or a mark; one without any must leave the list
-PENDING: tuple[str, ...] = (
-    "README.md",
-    "docs/evidence/benchmarks.md",
-    "docs/evidence/chaos.md",
-    "docs/evidence/crashes.md",
-    "docs/explanation/architecture.md",
-    "docs/how_to/autoscale.md",
-    "docs/how_to/awx_and_cron.md",
-    "docs/how_to/development.md",
-    "docs/how_to/diagnosis.md",
-    "docs/how_to/from_k8s_gpu_autoprovision.md",
-    "docs/how_to/kubelet_lane.md",
-    "docs/how_to/lost_records.md",
-    "docs/how_to/mesh.md",
-    "docs/how_to/money.md",
-    "docs/how_to/own_machines.md",
-    "docs/how_to/plans.md",
-    "docs/how_to/prices.md",
-    "docs/how_to/takeover.md",
-    "docs/how_to/wireguard.md",
-    "docs/reference/events.md",
-    "docs/reference/sandbox.md",
-    "docs/reference/where_modules_run.md",
-    "docs/reference/who_may_write.md",
-)
+RUN = {"README.md": "tests/e2e/test_readme.py", "docs/tutorial/first_node.md": "tests/e2e/test_tutorial.py"}
 PAGES = {name(page): blocks(page.read_text(encoding="utf-8")) for page in [ROOT / "README.md", *below("docs", suffix=".md")]}
 OUTPUT = ("text", "mermaid", "ini")
 _PLAYBOOK = re.compile(r"(?:tgp\.gpu\.|(?:\./)?playbooks/)(\w+?)(?:\.yml)?")
@@ -275,13 +249,8 @@ def _ends() -> t.Iterator[None]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_is_checked_or_marked_as_an_illustration(page: str) -> None:
-    found = [] if page in PENDING else [block for block in PAGES[page] if not (page in RUN and block.language == "sh")]
+    found = [block for block in PAGES[page] if not (page in RUN and block.language == "sh")]
     assert [f"{page}:{block.line}: {problem}" for block in found for problem in wrong(block)] == []
-
-
-@pytest.mark.parametrize("page", PENDING)
-def test_a_page_that_is_ready_leaves_the_list(page: str) -> None:
-    assert any(wrong(block) for block in PAGES[page])
 
 
 @pytest.mark.parametrize("page", RUN)
@@ -294,7 +263,7 @@ def test_playbooks_of_pages_are_accepted_by_ansible(tmp_path: Path) -> None:
     plays = []
     for page, found in PAGES.items():
         for block in found:
-            read = list(yaml.safe_load_all(block.text)) if block.language == "yaml" and page not in PENDING else []
+            read = list(yaml.safe_load_all(block.text)) if block.language == "yaml" else []
             if read and isinstance(read[0], list) and all(isinstance(one, dict) for one in read[0]):
                 whole = read[0] if any("hosts" in one for one in read[0]) else [{"hosts": "all", "tasks": read[0]}]
                 plays.append(tmp_path / f"{Path(page).stem}_{block.line}.yml")

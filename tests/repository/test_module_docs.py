@@ -214,7 +214,7 @@ def test_a_group_of_a_service_holds_every_module_that_takes_its_options() -> Non
 
 
 def test_the_groups_and_their_options_are_told() -> None:
-    text = (ROOT / "docs" / "clouds.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "clouds.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `tgp\.gpu\.(\w+)` \| (.+) \|$", text, re.MULTILINE)
     assert {group for group, _cell in rows} | {"all"} == set(RUNTIME["action_groups"])
     for group, cell in rows:
