@@ -109,7 +109,5 @@ def test_a_private_phrase_is_found() -> None:
 def test_a_private_phrase_of_a_task_is_found(tmp_path: Path) -> None:
     """Names of options and variables are none."""
     play = tmp_path / "play.yml"
-    play.write_text(
-        "- name: Give it back\n  leftovers: '{{ told }}'\n  when: plan_result.leftovers\n  # told once\n", encoding="utf-8"
-    )
+    play.write_text("- name: Give it back\n  told: '{{ told }}'\n  when: plan_result.told\n  # told once\n", encoding="utf-8")
     assert [found.partition(":")[0] for found in phrases(_yaml(play))] == ["1", "4"]
