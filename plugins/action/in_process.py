@@ -180,9 +180,13 @@ class ActionModule(ActionBase):
     def _params(self, spec: dict[str, t.Any], variables: t.Mapping[str, str]) -> dict[str, t.Any]:
         """The checked arguments. What is wrong with one is said by the name under which the user gave it."""
         try:
-            _validation, params = self.validate_argument_spec(**spec)
+            _validation, params = self.validate_argument_spec(
+                **{**spec, "argument_spec": _mappings_unmarked(spec["argument_spec"])}
+            )
         except AnsibleActionFail as error:
             raise AnsibleActionFail(explained(error.message, list(spec["argument_spec"]), variables)) from None
+        with contextlib.suppress(ImportError):  # ansible-core before 2.22 masks nothing by itself
+            importlib.import_module("ansible.module_utils.secrets").register_secrets(secret_values(spec["argument_spec"], params))
         return t.cast("dict[str, t.Any]", params)
 
     def _environment(self) -> dict[str, str]:
@@ -195,6 +199,19 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(f"environment must map names to values, got {type(variables).__name__}.")
             environment.update({str(name): str(value) for name, value in variables.items()})
         return environment
+
+
+def _mappings_unmarked(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """An argument_spec for validation. ansible-core 2.22 masks every text of an option with no_log in all later output, so a mapping
+    would mask words like ``worker`` or ``1``. Of mappings only what looks like a secret is masked (secret_values)."""
+    unmarked = {}
+    for name, option in options.items():
+        unmarked[name] = (
+            {**option, "no_log": False} if option.get("no_log") and option.get("type") in ("dict", "raw") else dict(option)
+        )
+        if option.get("options"):
+            unmarked[name]["options"] = _mappings_unmarked(option["options"])
+    return unmarked
 
 
 def explained(message: str, options: t.Collection[str], variables: t.Mapping[str, str]) -> str:
