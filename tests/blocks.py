@@ -16,7 +16,7 @@ import typing as t
 
 from markdown_it import MarkdownIt
 
-_ILLUSTRATION = re.compile(r"<!-- illustration(: .+?)? -->")
+_ILLUSTRATION = re.compile(r"<!-- illustration(?:: (?P<why>.+?))? -->")
 _GLUE = {"cd", "export", "set", ".", "umask", "mkdir"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PUNCTUATION = re.compile(r"[;&|()<>]+")
@@ -24,22 +24,23 @@ _PUNCTUATION = re.compile(r"[;&|()<>]+")
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """``line`` is that of the fence; ``language`` is empty for indented code."""
+    """``line`` is that of the fence; ``language`` is empty for indented code; ``illustration`` is why it does not run, else empty."""
 
     line: int
     language: str
     text: str
-    illustration: bool = False
+    illustration: str = ""
 
 
 def blocks(page: str) -> list[Block]:
     """All code blocks of a page, in order."""
-    found, marked = [], False
+    found, why = [], ""
     for token in MarkdownIt("commonmark").parse(page):
         if token.type in ("fence", "code_block"):
             language = token.info.split()[0] if token.info.split() else ""
-            found.append(Block((token.map or [0])[0] + 1, language, token.content, marked))
-        marked = token.type == "html_block" and bool(_ILLUSTRATION.fullmatch(token.content.strip()))
+            found.append(Block((token.map or [0])[0] + 1, language, token.content, why))
+        mark = _ILLUSTRATION.fullmatch(token.content.strip()) if token.type == "html_block" else None
+        why = (mark["why"] or "an illustration") if mark is not None else ""
     return found
 
 

@@ -10,89 +10,45 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import signal
 import subprocess
 import typing as t
 from pathlib import Path
 
 from sandbox.running import BIN
+from tests.blocks import blocks
 
-_FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)\s*(?P<language>\w*)")
-_ILLUSTRATION = re.compile(r"^\s*<!-- illustration(?:: (?P<why>.+?))? -->\s*$")
 _LANGUAGES = ("sh", "bash", "shell")
-_COMMANDS = (
-    "ansible",
-    "cat",
-    "cd",
-    "curl",
-    "export",
-    "git",
-    "install",
-    "jq",
-    "kubectl",
-    "make",
-    "mkdir",
-    "pip",
-    "python",
-    "set",
-    "systemctl",
-    "talosctl",
-)
 _PLACE = "== block at "
 
 
 @dataclasses.dataclass(frozen=True)
 class ShellBlock:
-    """``line`` is that of the block's first command. ``illustration`` is why it does not run, None for a block that runs."""
+    """``line`` is that of the block's first command. ``illustration`` is why it does not run, empty for a block that runs."""
 
     page: Path
     line: int
     text: str
-    illustration: str | None = None
+    illustration: str = ""
 
     @property
     def place(self) -> str:
         return f"{self.page.name}:{self.line}"
 
 
-def shell_blocks(page: Path, *, indented: bool = False) -> list[ShellBlock]:
-    """All shell blocks of a page in their order. ``indented``: also blocks that are indented by four blanks and begin with a known command."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    found: list[ShellBlock] = []
-    why: str | None = None
-    number = 0
-    while number < len(lines):
-        line, start = lines[number], number
-        fence, marker = _FENCE.match(line), _ILLUSTRATION.match(line)
-        number += 1
-        if marker is not None:
-            why = marker["why"] or "an illustration"
-        elif fence is not None:
-            body = []
-            while number < len(lines) and lines[number].strip() != fence["ticks"]:
-                body.append(lines[number].removeprefix(fence["indent"]))
-                number += 1
-            number += 1
-            if fence["language"] in _LANGUAGES:
-                found.append(ShellBlock(page, start + 2, "\n".join(body), why))
-            why = None
-        elif indented and line.startswith("    ") and (start == 0 or not lines[start - 1].strip()):
-            body = [line[4:]]
-            while number < len(lines) and (lines[number].startswith("    ") or not lines[number].strip()):
-                body.append(lines[number][4:])
-                number += 1
-            if line.strip().startswith(_COMMANDS):
-                found.append(ShellBlock(page, start + 1, "\n".join(body).rstrip(), why))
-            why = None
-        elif line.strip():
-            why = None
-    return found
+def shell_blocks(page: Path) -> list[ShellBlock]:
+    """All shell blocks of a page in their order."""
+    found = blocks(page.read_text(encoding="utf-8"))
+    return [
+        ShellBlock(page, block.line + 1, block.text.rstrip("\n"), block.illustration)
+        for block in found
+        if block.language in _LANGUAGES
+    ]
 
 
-def script(blocks: t.Iterable[ShellBlock]) -> str:
+def script(chosen: t.Iterable[ShellBlock]) -> str:
     """One shell script of the blocks that run. It ends at the first command that fails, and prints the place of each block before it."""
-    parts = [f"echo '{_PLACE}{block.place}'\n{block.text}" for block in blocks if block.illustration is None]
+    parts = [f"echo '{_PLACE}{block.place}'\n{block.text}" for block in chosen if not block.illustration]
     return "\n".join(["set -euo pipefail", *parts, ""])
 
 
@@ -116,10 +72,10 @@ class BlocksRun:
         return next(part for part in self.out.split(_PLACE) if part.partition("\n")[0].endswith(text))
 
 
-def run_blocks(blocks: t.Iterable[ShellBlock], folder: Path, environment: t.Mapping[str, str], seconds: float = 300) -> BlocksRun:
+def run_blocks(chosen: t.Iterable[ShellBlock], folder: Path, environment: t.Mapping[str, str], seconds: float = 300) -> BlocksRun:
     """Run the blocks of one page in ``folder``. AssertionError when they do not end in time."""
     process = subprocess.Popen(
-        ["bash", "-c", script(blocks)],
+        ["bash", "-c", script(chosen)],
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.DEVNULL,

@@ -313,7 +313,7 @@ def test_a_mark_makes_an_illustration_of_the_next_block_alone() -> None:
         "<!-- illustration: needs root -->\n```sh\nkubectl get nodes\n```\n\n```sh\nkubectl get pods\n```\n\n    kubectl get jobs\n"
     )
     found = blocks(page)
-    assert [(block.language, block.illustration, bool(wrong(block))) for block in found] == [
+    assert [(block.language, bool(block.illustration), bool(wrong(block))) for block in found] == [
         ("sh", True, False),
         ("sh", False, True),
         ("", False, True),
