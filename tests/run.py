@@ -34,7 +34,7 @@ SAMPLE_BESIDE = (
     "tests/contract/act/test_leftovers.py",
     "tests/contract/clouds/test_every_cloud.py",
 )
-SAMPLE = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py")
+SAMPLE = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py", "tests/e2e/test_molecule.py")
 UNIT_HALF = ["tests/unit/fleet", "tests/unit/lanes", "tests/unit/talos"]
 PYTHON_FILES = ["plugins", "sandbox", "tests", "extensions"]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The molecule scenarios in extensions/molecule, by one command and on one sandbox: one lane, all with ``TGP_MOLECULE=all``."""
+"""The molecule scenarios in extensions/molecule, by one command and on one sandbox."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ SCENARIOS = ROOT / "extensions" / "molecule"
 SHARED = ROOT / ".config" / "molecule" / "config.yml"
 LONGEST = 1200.0  # seconds
 LANES = {"lane_talos", "lane_kubelet", "lane_service"}
-SLOW = set() if os.environ.get("TGP_MOLECULE") == "all" else LANES - {"lane_talos"}  # run only when asked for
 _OTHERS = (
     "ANSIBLE_",
     "MOLECULE_",
@@ -58,12 +57,11 @@ def test_there_is_a_scenario_for_the_story_each_lane_and_each_role_that_stands_a
 
 
 def test_scenarios_succeed_and_leave_nothing(tmp_path: Path) -> None:
-    chosen = {name: steps for name, steps in sequences().items() if name not in SLOW}
+    chosen = sequences()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS) and name != "KUBECONFIG"}
     quiet = {"ANSIBLE_NOCOLOR": "1", "NO_COLOR": "1", "ANSIBLE_HOME": str(tmp_path)}
     environment = {**kept, **quiet, "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}"}
-    which = [word for name in chosen for word in ("-s", name)] if SLOW else ["--all"]
-    command = [str(BIN / "molecule"), "test", *which]
+    command = [str(BIN / "molecule"), "test", "--all"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-20000:]
