@@ -23,7 +23,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # their worlds live in the tests' process; stories of chaos replace the clocks and threads of theirs, so they have a process of their own
-BESIDE = (("tests/unit", "tests/repository", "tests/contract"), ("tests/chaos", "tests/mutation"))
+BESIDE = (
+    ("tests/unit", "tests/repository", "tests/contract"),
+    ("tests/chaos", "tests/mutation"),
+    ("tests/e2e/test_molecule.py", "tests/e2e/test_pages.py", "tests/e2e/test_readme.py"),  # so that both take as long
+)
 # what a newcomer runs of the slow levels: one machine's whole life by playbooks, and what rents, joins, drains and deletes against emulators
 SAMPLE_BESIDE = (
     "tests/unit",

@@ -199,7 +199,7 @@ def test_empty_answers_of_a_survey_choose_nothing(sandbox: Sandbox) -> None:
     looked = sandbox.playbook("provision", "-e", "tgp_pool=", "-e", "tgp_nodes=", documents=documents(), check=True).succeeded()
     assert "default/training" in looked.text
     refused(
-        sandbox, sandbox.playbook("destroy", "-e", "tgp_pool=", "-e", "tgp_machine=", documents=documents()), "Nothing was named"
+        sandbox, sandbox.playbook("destroy", "-e", "tgp_pool=", "-e", "tgp_machine=", documents=documents()), "Nothing is named"
     )
 
 

@@ -400,7 +400,7 @@ def test_a_broken_history_is_a_warning(bazaar: Bazaar, tmp_path: Path) -> None:
 def test_S1_07_rent_or_buy(bazaar: Bazaar) -> None:
     result = bazaar.ask(clouds=["lambda"], gpu_type=["A10"], purchase_price="800", power_price="0.30", power_watts=300)
     assert result["purchase"]["hours"] == 667 and result["purchase"]["sentence"] in result["table"][-1]
-    assert "no amount" in bazaar.ask(min_gpu_memory="much")["msg"]
+    assert "not an amount" in bazaar.ask(min_gpu_memory="much")["msg"]
 
 
 # ---- side by side

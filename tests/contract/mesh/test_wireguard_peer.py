@@ -257,7 +257,7 @@ def test_refusals_leave_the_file_and_the_interface_as_they_are(hub: HubMachine, 
 def test_wrong_input_is_refused_with_every_fault(hub: HubMachine) -> None:
     result = hub.run(peer(0, name="laptop"), peer(1, public_key="short"))
     assert result["error"]["kind"] == "invalid_input" and len(result["error"]["problems"]) == 2
-    assert "no name of an interface" in hub.run(interface="a/../b")["msg"]
+    assert "not a name of an interface" in hub.run(interface="a/../b")["msg"]
     assert hub.text == HUB_FILE and not hub.programs.calls()
 
 

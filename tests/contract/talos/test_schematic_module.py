@@ -138,7 +138,7 @@ def test_s4_04_extensions_of_nvidia_belong_together(stand: Stand, names: list[st
         ({"gpu_models": ["P100", "B200"]}, "two classes"),
         ({"gpu_models": ["P100"], "driver_track": "production"}, "no longer knows P100"),
         ({"gpu_models": ["RTX 5090"], "driver_track": "lts", "talos_version": "1.11.6"}, "does not know RTX5090 yet"),
-        ({"gpu_models": ["GTX 9999"]}, "no GPU model"),
+        ({"gpu_models": ["GTX 9999"]}, "not a known GPU model"),
         ({"gpu_models": ["MI300X"]}, "not made by NVIDIA"),
         ({"gpu_models": ["GH200"]}, "arm64"),
         ({"gpu_models": ["V100"], "extensions": ["nvidia-open-gpu-kernel-modules-lts"]}, "Both"),

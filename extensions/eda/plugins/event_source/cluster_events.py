@@ -88,7 +88,7 @@ def _attention(queue: asyncio.Queue, args: dict[str, Any], loop: asyncio.Abstrac
     from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
     from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
     from ansible_collections.tgp.gpu.plugins.module_utils.observe.cluster_watch import Attention
-    from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.triggers import Patience, Watcher
+    from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.triggers import TriggerDelays, Watcher
 
     numbers = {name: _number(name, args.get(name, default)) for name, default in _NUMBERS.items()}
     mode = args.get("idle_mode") or _MODES[0]
@@ -102,9 +102,9 @@ def _attention(queue: asyncio.Queue, args: dict[str, Any], loop: asyncio.Abstrac
     def tell(event: dict[str, Any]) -> None:
         loop.call_soon_threadsafe(queue.put_nowait, event)
 
-    patience = Patience(numbers["idle_after"], numbers["lost_after"], numbers["repeat"])
-    watcher = Watcher(patience, idle_mode=mode)
-    times = {"quiet": numbers["quiet"], "most": numbers["most"], "patience": numbers["unreachable_after"]}
+    delays = TriggerDelays(numbers["idle_after"], numbers["lost_after"], numbers["repeat"])
+    watcher = Watcher(delays, idle_mode=mode)
+    times = {"quiet": numbers["quiet"], "most": numbers["most"], "unreadable_after": numbers["unreachable_after"]}
     return Attention(kube, watcher, tell, task.clock, **times), kube.close
 
 
