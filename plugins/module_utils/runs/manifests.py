@@ -59,24 +59,30 @@ class InstalledFile:
 def manifests_run(task: Task) -> dict[str, t.Any]:
     """Print, write or apply the chosen files."""
     root = _collection()
-    chosen = _chosen(task, root)
+    paths = _paths(root)
+    names = _names(paths)
+    chosen = _chosen(task, root, paths, names)
     folder = task.params["path"]
     if folder and task.params["apply"]:
         raise InvalidInput(
             f"{task.called('apply')} and {task.called('path')} exclude each other.", remedy="Use one of them per run."
         )
+    result: dict[str, t.Any] = {
+        "changed": False,
+        "files": [{"source": file.path, "content": file.text} for file in chosen],
+        "objects": [],
+        "available": names,
+    }
     if task.params["apply"]:
-        return _apply(task, chosen)
+        return {**result, **_apply(task, chosen)}
     if folder:
-        return _write(task, chosen, folder)
+        places = {file: Path(folder).expanduser() / file.target for file in chosen}
+        rows = [{**row, "path": str(place)} for row, place in zip(result["files"], places.values(), strict=True)]
+        return {**result, "files": rows, **_write(task, places)}
     for file in chosen:
         for line in (f"# {file.path}", *file.text.splitlines(), ""):
             task.progress(line)
-    return {"changed": False, "files": [_told(file) for file in chosen], "objects": [], "available": _names(root)}
-
-
-def _told(file: InstalledFile, **more: t.Any) -> dict[str, t.Any]:
-    return {"source": file.path, "content": file.text, **more}
+    return result
 
 
 # ---- what there is
@@ -100,21 +106,19 @@ def _paths(root: Path) -> list[str]:
     return sorted([*inner, _SHORT["requirements"], _SHORT["requirements-controller"]])
 
 
-def _names(root: Path) -> list[str]:
+def _names(paths: t.Sequence[str]) -> list[str]:
     """Every name that can be given, the short ones first: of files, and of folders for all that is in them."""
-    paths = _paths(root)
     folders = {folder.as_posix() for path in paths for folder in Path(path).parents if folder.as_posix() != "."}
     return [*_SHORT, *sorted({*folders, *paths} - set(_SHORT.values()))]
 
 
-def _chosen(task: Task, root: Path) -> list[InstalledFile]:
+def _chosen(task: Task, root: Path, paths: t.Sequence[str], names: t.Sequence[str]) -> list[InstalledFile]:
     """The files of the given names, each once. InvalidInput lists what there is when one is unknown."""
-    paths, chosen = _paths(root), {}
+    chosen: dict[str, None] = {}
     for name in task.params["manifests"]:
         wanted = _SHORT.get(name, name.strip("/"))
         matches = [path for path in paths if path == wanted or path.startswith(f"{wanted}/")]
         if not matches:
-            names = _names(root)
             near = difflib.get_close_matches(name, names, 1)
             raise InvalidInput(
                 f"{task.called('manifests')}: unknown name {name!r}.",
@@ -127,36 +131,30 @@ def _chosen(task: Task, root: Path) -> list[InstalledFile]:
 # ---- into a folder
 
 
-def _write(task: Task, chosen: t.Sequence[InstalledFile], folder: str) -> dict[str, t.Any]:
+def _write(task: Task, places: t.Mapping[InstalledFile, Path]) -> dict[str, t.Any]:
     """Files that are there with the same content stay. One with another content is the user's own: it is replaced only by force."""
-    place = Path(folder).expanduser()
-    before = {file: _read(place / file.target) for file in chosen}
-    missing = [file for file in chosen if before[file] is None]
-    different = [file for file in chosen if before[file] not in (None, file.data)]
+    before = {file: _read(place) for file, place in places.items()}
+    missing = [file for file, content in before.items() if content is None]
+    different = [file for file, content in before.items() if content not in (None, file.data)]
     if different and not task.params["force"]:
         raise InvalidInput(
-            f"{', '.join(str(place / file.target) for file in different)}: the file exists with another content.",
+            f"{', '.join(str(places[file]) for file in different)}: the file exists with another content.",
             remedy=f"Choose another folder, or replace the file with {task.called('force')}=true.",
         )
     for file in (*missing, *different):
         if not task.check_mode:
-            _folder(place / Path(file.target).parent)
-            files.replace(str(place / file.target), file.data, 0o755 if file.executable else 0o644)
-        task.progress(f"  {'would write' if task.check_mode else 'written'} {place / file.target}")
-    for file in chosen:
-        if before[file] == file.data:
-            task.progress(f"  unchanged {place / file.target}")
-    result: dict[str, t.Any] = {
-        "changed": bool(missing or different),
-        "files": [_told(file, path=str(place / file.target)) for file in chosen],
-        "objects": [],
-        "available": _names(_collection()),
-    }
+            _folder(places[file].parent)
+            files.replace(str(places[file]), file.data, 0o755 if file.executable else 0o644)
+        task.progress(f"  {'would write' if task.check_mode else 'written'} {places[file]}")
+    for file, content in before.items():
+        if content == file.data:
+            task.progress(f"  unchanged {places[file]}")
+    result: dict[str, t.Any] = {"changed": bool(missing or different)}
     if task.diff_mode:
         result["diff"] = [
             {
-                "before_header": str(place / file.target),
-                "after_header": str(place / file.target),
+                "before_header": str(places[file]),
+                "after_header": str(places[file]),
                 "before": (before[file] or b"").decode("utf-8", "replace"),
                 "after": file.text,
             }
@@ -201,12 +199,7 @@ def _apply(task: Task, chosen: t.Sequence[InstalledFile]) -> dict[str, t.Any]:
     rows = [{"kind": one.kind, "namespace": one.namespace, "name": one.name, "result": one.result} for one in applied]
     for line in render(rows, _COLUMNS):
         task.progress(line)
-    result: dict[str, t.Any] = {
-        "changed": any(one.result != "unchanged" for one in applied),
-        "files": [_told(file) for file in chosen],
-        "objects": rows,
-        "available": _names(_collection()),
-    }
+    result: dict[str, t.Any] = {"changed": any(one.result != "unchanged" for one in applied), "objects": rows}
     if task.diff_mode:
         result["diff"] = [_difference(one) for one in applied if one.result != "unchanged"]
     return result
