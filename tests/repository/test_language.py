@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words of the field, and no private ones: pages, documentation of plugins and roles, and messages use no phrase of PHRASES."""
+"""The words of the field, and no private ones: pages, plugins, roles, the changelog, schemas and messages use no phrase of PHRASES."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import ast
 import io
 import re
 import tokenize
-import typing as t
 from pathlib import Path
 
 import pytest
@@ -79,26 +78,31 @@ def phrases(text: str) -> list[str]:
     return found
 
 
-def _texts() -> t.Iterator[tuple[Path, str]]:
-    for folder in ("docs", "roles", "playbooks", "extensions", "examples", "sandbox"):
-        for path in below(folder, suffix=".md"):
-            yield path, _markdown(path)
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"):
-        yield path, _markdown(path)
-    for folder in ("roles", "playbooks", "extensions", "examples"):
-        for suffix in (".yml", ".yaml"):
-            for path in below(folder, suffix=suffix):
-                yield path, _yaml(path)
-    for path in below("plugins", suffix=".py"):
-        yield path, _strings(path)
+def _plain(path: Path) -> str:
+    return re.sub(r"`[^`\n]+`", " ", path.read_text(encoding="utf-8"))
 
 
-TEXTS = dict(_texts())
+_READERS = {".md": _markdown, ".py": _strings, ".yml": _yaml, ".yaml": _yaml, ".json": _plain, ".rst": _plain}
+_PLACES = {
+    "docs": (".md",),
+    "sandbox": (".md",),
+    "roles": (".md", ".yml", ".yaml"),
+    "playbooks": (".md", ".yml", ".yaml"),
+    "extensions": (".md", ".yml", ".yaml"),
+    "examples": (".md", ".yml", ".yaml"),
+    "changelogs": (".yml", ".yaml"),
+    "schemas": (".json", ".py"),
+    "plugins": (".py",),
+}
+PATHS = [
+    *(ROOT / page for page in ("README.md", "CHANGELOG.rst", "CONTRIBUTING.md", "SECURITY.md")),
+    *(path for folder, suffixes in _PLACES.items() for suffix in suffixes for path in below(folder, suffix=suffix)),
+]
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=name)
+@pytest.mark.parametrize("path", PATHS, ids=name)
 def test_a_text_uses_the_words_of_the_field(path: Path) -> None:
-    assert phrases(TEXTS[path]) == []
+    assert phrases(_READERS[path.suffix](path)) == []
 
 
 def test_a_private_phrase_is_found() -> None:
