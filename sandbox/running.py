@@ -31,11 +31,18 @@ _INSTALLED = (
 )
 
 
+def clean_environment(*more: str) -> dict[str, str]:
+    """This process's environment without what a developer's shell sets for Ansible, clouds and meshes, and without names that begin with
+    ``more``."""
+    return {name: value for name, value in os.environ.items() if not name.startswith((*_OTHERS, *more))}
+
+
 class Running:
     """A running ``python -m sandbox up``.
 
     ``variables`` are the addresses and credentials, ``environment`` is this process's environment with them in the place of all others of
-    their kind. ``kube`` is its Kubernetes as administrator. ``kubeconfig``: its machines join that cluster. ``close`` ends it.
+    their kind. ``kube`` is its Kubernetes as administrator. ``kubeconfig``: its machines join that cluster. ``python``, ``root`` and
+    ``shell`` are the interpreter, the folder and the environment that it runs with. ``close`` ends it.
     RuntimeError with its log when it does not start.
     """
 
@@ -51,15 +58,18 @@ class Running:
         scenario: str | Path = "default",
         seed: int = 0,
         kubeconfig: Path | None = None,
+        python: str | Path = sys.executable,
+        root: Path = ROOT,
+        shell: t.Mapping[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.speed = folder, speed
         env_file, log = folder / "env", folder / "sandbox.log"
-        command = [sys.executable, *self.program, "up", "--env-file", str(env_file), "--state-dir", str(folder / "state")]
+        command = [str(python), *self.program, "up", "--env-file", str(env_file), "--state-dir", str(folder / "state")]
         command += ["--speed", str(speed), "--behind", str(behind), "--scenario", str(scenario), "--seed", str(seed)]
         command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         with log.open("w") as output:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(command, cwd=root, env=shell, stdout=output, stderr=subprocess.STDOUT)
         try:
             self._wait(env_file, log)
         except BaseException:  # also when whoever waits is ended: it would live on
@@ -67,7 +77,7 @@ class Running:
             raise
         self.variables = _variables(env_file.read_text())
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)},
+            **clean_environment(),
             **_QUIET,
             **_INSTALLED,
             **self.variables,

@@ -24,13 +24,12 @@ import tarfile
 import tempfile
 import time
 import typing as t
-import urllib.request
 from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
+from sandbox.running import BIN, ROOT, Running, clean_environment
+
 COLLECTION = Path("ansible_collections") / "tgp" / "gpu"
 #: what a user has no use for; a tarball that has it was built from the wrong files
 NEVER = {"tests", "molecule", "__pycache__", ".venv", ".cache", ".git", ".github", ".pre-commit-config.yaml"}
@@ -38,12 +37,6 @@ NEEDED = {
     *("README.md", "CHANGELOG.rst", "LICENSE", "requirements.txt", "requirements-controller.txt"),
     *("examples", "files", "meta", "playbooks", "plugins", "roles", "sandbox", "schemas"),
 }
-#: what a shell of the developer may have set, and a user's has not
-_FOREIGN = (
-    *("ANSIBLE_", "TGP_", "TS_", "TAILSCALE_", "LAMBDA_", "VAST_", "RUNPOD_", "PAPERSPACE_", "WEBHOOK_"),
-    *("PYTHON", "VIRTUAL_ENV", "KUBECONFIG"),
-)
-_START_SECONDS = 90.0
 
 
 class Failed(Exception):
@@ -173,28 +166,12 @@ def check_tarball(tarball: Path) -> str:
     return f"{len(names)} files, {tarball.stat().st_size / 1024 / 1024:.1f} MiB"
 
 
-@contextlib.contextmanager
-def sandbox(python: Path, collection: Path, folder: Path, environment: t.Mapping[str, str]) -> t.Iterator[dict[str, str]]:
-    """A sandbox of the installed collection; yields its variables."""
-    env_file, log = folder / "sandbox.env", folder / "sandbox.log"
-    command = [str(python), "-m", "sandbox", "up", "--env-file", str(env_file), "--speed", "60"]
-    with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=collection, env=dict(environment), stdout=output, stderr=subprocess.STDOUT)
-    try:
-        end = time.monotonic() + _START_SECONDS
-        while not env_file.exists():
-            if process.poll() is not None or time.monotonic() > end:
-                raise Failed(f"the sandbox did not start:\n{log.read_text()}")
-            time.sleep(0.05)
-        lines = (line.partition("=") for line in env_file.read_text().splitlines() if "=" in line)
-        yield {name: value.strip("'\"") for name, _equals, value in lines}
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def build_tarball(source: Path, folder: Path) -> Path:
+    """The collection of the folder ``source``, built into ``folder``. Failed when that does not work."""
+    environment = {**os.environ, "ANSIBLE_HOME": str(folder)}
+    call([BIN / "ansible-galaxy", "collection", "build", "--output-path", folder, source], folder, environment, timeout=120)
+    (tarball,) = folder.glob("tgp-gpu-*.tar.gz")
+    return tarball
 
 
 def build(source: Path, wanted: str, tag: str) -> Path:
@@ -222,12 +199,12 @@ def build(source: Path, wanted: str, tag: str) -> Path:
             write_changelog(source)
     with step(f"changelog of {version}") as details:
         details.append(check_changelog(source, version))
-    tarball = source / f"tgp-gpu-{version}.tar.gz"
     with step("ansible-galaxy collection build") as details:
-        call([BIN / "ansible-galaxy", "collection", "build"], source)
+        (source.parents[2] / "built").mkdir()
+        tarball = build_tarball(source, source.parents[2] / "built")
         details.append(tarball.name)
-        if not tarball.exists():
-            raise Failed(f"{tarball.name} was not built")
+        if tarball.name != f"tgp-gpu-{version}.tar.gz":
+            raise Failed(f"tgp-gpu-{version}.tar.gz was not built")
     with step("content of the tarball") as details:
         details.append(check_tarball(tarball))
     return tarball
@@ -235,7 +212,7 @@ def build(source: Path, wanted: str, tag: str) -> Path:
 
 def user_environment(fresh: Path, collections: Path, home: Path) -> dict[str, str]:
     """What a user's shell has after the README's installation, and nothing that this shell has of Ansible and of clouds."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    kept = clean_environment("PYTHON", "VIRTUAL_ENV", "KUBECONFIG")
     return {
         **kept,
         "PATH": f"{fresh / 'bin'}{os.pathsep}{kept.get('PATH', '')}",
@@ -283,8 +260,12 @@ def play(user: Path, installed: Path, python: Path, environment: dict[str, str])
     with contextlib.ExitStack() as stack:
         with step("the sandbox of the installed collection"):
             ours = {**environment, "PYTHONPATH": environment["ANSIBLE_COLLECTIONS_PATH"]}
-            variables = stack.enter_context(sandbox(python, installed, user, ours))
-        shell = {**environment, **variables}
+            try:
+                sandbox = Running(user / "sandbox", speed=60, python=python, root=installed, shell=ours)
+            except RuntimeError as error:
+                raise Failed(str(error)) from error
+            stack.callback(sandbox.close)
+        shell = {**environment, **sandbox.variables}
         program = Path(environment["PATH"].partition(os.pathsep)[0]) / "ansible-playbook"
         for name, *extra in (
             ("prices", "-e", "tgp_gpu_count=1"),
@@ -297,8 +278,7 @@ def play(user: Path, installed: Path, python: Path, environment: dict[str, str])
                 printed = call([program, f"tgp.gpu.{name}", *extra], user, shell)
                 details.append(_recap(printed))
         with step("nothing is left on the sandbox") as details:
-            with urllib.request.urlopen(f"{variables['SANDBOX_URL']}/world", timeout=60) as answer:
-                totals = json.load(answer)["totals"]
+            totals = sandbox.world()["totals"]
             if left := {kind: totals[kind] for kind in ("instances", "devices", "keys") if totals[kind]}:
                 raise Failed(f"left: {left}")
 

@@ -15,7 +15,6 @@ import subprocess
 import typing as t
 from pathlib import Path
 
-from sandbox.running import BIN
 from tests.blocks import blocks
 
 _LANGUAGES = ("sh", "bash", "shell")
@@ -94,15 +93,6 @@ def run_blocks(chosen: t.Iterable[ShellBlock], folder: Path, environment: t.Mapp
 
 
 # ---- the collection as a user has it
-
-
-def build_tarball(root: Path, folder: Path) -> Path:
-    """The collection of the checkout, built into ``folder``."""
-    command = [str(BIN / "ansible-galaxy"), "collection", "build", "--output-path", str(folder), str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (tarball,) = folder.glob("tgp-gpu-*.tar.gz")
-    return tarball
 
 
 def user_environment(environment: t.Mapping[str, str], home: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from sandbox.running import BIN
+from sandbox.running import BIN, clean_environment
 
 from .box import ROOT
 
@@ -20,19 +20,6 @@ SCENARIOS = ROOT / "extensions" / "molecule"
 SHARED = ROOT / ".config" / "molecule" / "config.yml"
 LONGEST = 1200.0  # seconds
 LANES = {"lane_talos", "lane_kubelet", "lane_service"}
-_OTHERS = (
-    "ANSIBLE_",
-    "MOLECULE_",
-    "TGP_",
-    "K8S_AUTH_",
-    "TS_",
-    "TAILSCALE_",
-    "LAMBDA_",
-    "VAST_",
-    "RUNPOD_",
-    "PAPERSPACE_",
-    "WEBHOOK_",
-)
 _RECAP = re.compile(
     r"^(\w+) +: actions=(\d+) +successful=(\d+) +disabled=\d+ +skipped=(\d+) +missing=(\d+) +failed=(\d+)", re.MULTILINE
 )
@@ -58,7 +45,7 @@ def test_there_is_a_scenario_for_the_story_each_lane_and_each_role_that_stands_a
 
 def test_scenarios_succeed_and_leave_nothing(tmp_path: Path) -> None:
     chosen = sequences()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS) and name != "KUBECONFIG"}
+    kept = clean_environment("MOLECULE_", "K8S_AUTH_", "KUBECONFIG")
     quiet = {"ANSIBLE_NOCOLOR": "1", "NO_COLOR": "1", "ANSIBLE_HOME": str(tmp_path)}
     environment = {**kept, **quiet, "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}"}
     command = [str(BIN / "molecule"), "test", "--all"]

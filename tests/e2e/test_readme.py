@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.running import ROOT
+from tests.release import build_tarball
 
 from .box import NOTHING, Sandbox
-from .shell_blocks import BlocksRun, ShellBlock, build_tarball, run_blocks, script, shell_blocks, user_environment
+from .shell_blocks import BlocksRun, ShellBlock, run_blocks, script, shell_blocks, user_environment
 
 README = ROOT / "README.md"
 

@@ -17,24 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.running import clean_environment
 from tests.blocks import Block, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = blocks((ROOT / "docs" / "tutorial" / "first_node.md").read_text(encoding="utf-8"))
 SHELL = [block for block in BLOCKS if block.language == "sh" and not block.illustration]
-_OTHERS = (
-    "ANSIBLE_",
-    "TGP_",
-    "TS_",
-    "TAILSCALE_",
-    "LAMBDA_",
-    "VAST_",
-    "RUNPOD_",
-    "PAPERSPACE_",
-    "WEBHOOK_",
-    "KUBECONFIG",
-    "PYTHONPATH",
-)
 # cells whose content differs: names of machines, ids, costs, ports, moments, durations, seconds, rules of tables
 _DIFFERS = re.compile(
     r"tgp-\w+-\w+-\w+(\.\S+)?|\b[0-9a-f]{16,}\b|(?<=127\.0\.0\.1:)\d+"
@@ -67,7 +55,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     (collections / "gpu").symlink_to(ROOT)
     folder = home / "gpu"
     folder.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}
+    kept = clean_environment("KUBECONFIG", "PYTHONPATH")
     environment = {**kept, "HOME": str(home), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}", "COLUMNS": "400"}
     run = subprocess.run(
         ["bash", "-c", script()], cwd=folder, env=environment, capture_output=True, text=True, timeout=540, check=False

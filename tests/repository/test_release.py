@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import typing as t
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,6 @@ from tests import release
 from .tree import ROOT, below
 
 ANTSIBULL = Path(sys.executable).parent / "antsibull-changelog"
-
-
-def released() -> dict[str, t.Any]:
-    found: dict[str, t.Any] = yaml.safe_load((ROOT / "changelogs" / "changelog.yaml").read_text(encoding="utf-8"))["releases"]
-    return found
 
 
 def test_the_changelog_is_generated_from_its_data(tmp_path: Path) -> None:
@@ -42,8 +36,9 @@ def test_no_fragment_belongs_to_a_release() -> None:
     """A release deletes its fragments. What stayed would be repeated by the next one, or ignored with all that was added to it."""
     config = yaml.safe_load((ROOT / "changelogs" / "config.yaml").read_text(encoding="utf-8"))
     assert config["keep_fragments"] is False
-    assert "0.1.0" in released()
-    used = {name for release in released().values() for name in release.get("fragments", ())}
+    releases = release.released(ROOT)
+    assert "0.1.0" in releases
+    used = {name for entry in releases.values() for name in entry.get("fragments", ())}
     assert used & {path.name for path in below("changelogs/fragments")} == set()
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.release import NEVER, build_tarball
+
 from .test_layers import imports
 from .tree import ROOT, below, files, name
 
@@ -26,7 +28,6 @@ FOLDERS = {"changelogs", "docs", "examples", "extensions", "files", "meta", "pla
 PAGES = {"CHANGELOG.rst", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
 NEEDS = {"bindep.txt", "requirements.txt", "requirements-controller.txt"}
 MADE = {"FILES.json", "MANIFEST.json"}
-NEVER = {"tests", "molecule", "__pycache__", ".cache", ".venv", ".git", ".github"}
 HIDDEN = '''
 import importlib.machinery
 import sys
@@ -66,20 +67,7 @@ finally:
 
 @pytest.fixture(scope="module")
 def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tarball")
-    command = [
-        str(Path(sys.executable).with_name("ansible-galaxy")),
-        "collection",
-        "build",
-        str(ROOT),
-        "--output-path",
-        str(folder),
-    ]
-    subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=120, env={**os.environ, "ANSIBLE_HOME": str(folder)}
-    )
-    (built,) = folder.glob("tgp-gpu-*.tar.gz")
-    return built
+    return build_tarball(ROOT, tmp_path_factory.mktemp("tarball"))
 
 
 def test_the_tarball_has_what_a_user_needs_and_no_tests(tarball: Path) -> None:
