@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 
 from . import scenario as scenarios
 from .clock import FASTEST
+from .running import EndSignals
 from .server import Served
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    asked_to_end = EndSignals()
     try:
         scenario = scenarios.load(options.scenario)
         served = Served(
@@ -42,9 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, url in served.table():
         print(f"  {name:20} {url}")
     print(f"environment: {options.env_file}    (Ctrl-C ends it)", flush=True)
-    stop.wait()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # it is ending already
+    asked_to_end.wait()
     served.stop()
     return 0
 

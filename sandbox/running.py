@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +36,29 @@ def clean_environment(*more: str) -> dict[str, str]:
     """This process's environment without what a developer's shell sets for Ansible, clouds and meshes, and without names that begin with
     ``more``."""
     return {name: value for name, value in os.environ.items() if not name.startswith((*_OTHERS, *more))}
+
+
+class EndSignals:
+    """From now on SIGINT and SIGTERM do not end this process: :meth:`wait` returns once one of them has arrived, after which they are ignored.
+
+    The interpreter writes their number into a pipe. A handler that calls ``Event.set`` may run while the main thread holds that event's
+    lock inside ``wait``: two signals within a moment, as a shell sends with ``kill`` and the ``kill`` of its EXIT trap, then block it for ever.
+    """
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in self._NUMBERS:
+            signal.signal(number, lambda *_: None)
+
+    def wait(self) -> None:
+        while os.read(self._reader, 1)[0] not in self._NUMBERS:
+            pass
+        for number in self._NUMBERS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 class Running:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import signal
 import sys
-import threading
 
+from sandbox.running import EndSignals
 from tests.build import CannotBuild, build
 
 from .plane import Plane, PlaneFailed
@@ -25,9 +24,7 @@ def main() -> int:
     up.add_argument("--nodes", default="", help="hollow nodes to start, NAME or NAME:GPUS, separated by commas")
     chosen = parser.parse_args()
 
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    asked_to_end = EndSignals()
     folder = chosen.folder.resolve() if chosen.folder else None
     if folder and (folder / "etcd").exists():
         print(f"{folder} holds an earlier plane's data; name another folder.", file=sys.stderr)
@@ -46,7 +43,7 @@ def main() -> int:
             chosen.env_file.parent.mkdir(parents=True, exist_ok=True)
             chosen.env_file.write_text("".join(f"{name}={value}\n" for name, value in names.items()))
             print(f"ready: {plane.server}, KUBECONFIG={plane.kubeconfig}", flush=True)
-            ended.wait()
+            asked_to_end.wait()
     except CannotBuild as problem:
         print(problem, file=sys.stderr)
         return problem.status

@@ -213,3 +213,40 @@ def test_nothing_tells_of_the_machine_it_was_written_on() -> None:
         if words.search(line)
     ]
     assert wrong == []
+
+
+# ---- handlers of signals
+
+_LOCKS = {"set", "acquire", "notify", "notify_all", "put", "print", "write", "info", "warning", "error"}
+
+
+def locking_handlers(text: str) -> list[int]:
+    """Lines of signal.signal calls whose handler takes a lock. It runs between two instructions of the main thread, which
+    may hold that lock."""
+    module = ast.parse(text)
+    functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
+    found = []
+    for node in ast.walk(module):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal" and len(node.args) == 2):
+            continue
+        handler = node.args[1]
+        name = handler.attr if isinstance(handler, ast.Attribute) else handler.id if isinstance(handler, ast.Name) else ""
+        body = handler if isinstance(handler, ast.Lambda) else functions.get(name)
+        calls = [inner.func for inner in ast.walk(body) if isinstance(inner, ast.Call)] if body is not None else []
+        names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+        if names & _LOCKS or (body is not None and any(isinstance(inner, ast.With) for inner in ast.walk(body))):
+            found.append(node.lineno)
+    return found
+
+
+def test_handlers_of_signals_take_no_lock() -> None:
+    paths = below(*SHIPPED, "tests", suffix=".py")
+    found = [f"{name(path)}:{line}" for path in paths for line in locking_handlers(path.read_text(encoding="utf-8"))]
+    assert len(paths) > 300 and found == []
+
+
+def test_a_handler_that_takes_a_lock_is_found() -> None:
+    inline = "signal.signal(signal.SIGTERM, lambda *_: stop.set())\n"
+    method = "class A:\n    def _on(self, *_):\n        with self.lock:\n            pass\nsignal.signal(number, self._on)\n"
+    assert (locking_handlers(inline), locking_handlers(method)) == ([1], [5])
+    assert locking_handlers("signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n") == []

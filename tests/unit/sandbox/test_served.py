@@ -82,6 +82,7 @@ def test_nonsense_is_refused_before_anything_is_served(options: list[str], says:
     try:
         assert main(["up", "--env-file", str(tmp_path / "env"), *options]) == 2
     finally:
+        signal.set_wakeup_fd(-1)
         for number, handler in before.items():
             signal.signal(number, handler)
     assert says in capsys.readouterr().err
@@ -215,6 +216,27 @@ def test_a_demo_that_is_ended_takes_its_sandbox_along(number: int, code: int, tm
         noise = process.communicate(timeout=60)[1]
     assert process.returncode == code and "Traceback" not in noise
     assert closed(url) and not list(tmp_path.glob("tgp-demo-*"))
+
+
+_WAITS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from sandbox.running import EndSignals
+asked_to_end = EndSignals()
+print("ready", flush=True)
+asked_to_end.wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_that_follow_one_another_at_once_end_it(number: int) -> None:
+    """A shell's ``kill`` and the one of its EXIT trap arrive together, at any instruction of the wait."""
+    for _attempt in range(8):
+        with subprocess.Popen([sys.executable, "-c", _WAITS, str(ROOT)], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            for _signal in range(200):
+                process.send_signal(number)
+            assert process.wait(20) == 0
 
 
 def test_a_world_that_begins_in_the_past(tmp_path: pathlib.Path) -> None:
