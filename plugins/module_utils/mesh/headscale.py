@@ -40,6 +40,11 @@ class Headscale:
     def close(self) -> None:
         self._api.close()
 
+    @property
+    def session(self) -> Session:
+        """The connection with its credential, for questions that this client does not ask (verify/)."""
+        return self._session
+
     def check(self, tags: t.Sequence[str]) -> str:
         """See Mesh. An API key of headscale may do everything; what can be wrong is that the policy does not know a tag."""
         check_tags(tags)

@@ -50,6 +50,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "runpod_pod",
     "paperspace_machine",
     "instance_info",
+    "provider_verify",
     "tailscale_key",
     "tailscale_device_info",
     "tailscale_device",

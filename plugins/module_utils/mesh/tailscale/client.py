@@ -48,6 +48,11 @@ class Tailscale:
     def close(self) -> None:
         self._api.close()
 
+    @property
+    def session(self) -> Session:
+        """The connection with its credential, for questions that this client does not ask (verify/)."""
+        return self._session
+
     # ---- the credential
 
     def check(self, tags: t.Sequence[str]) -> str:

@@ -123,6 +123,11 @@ class LambdaCloud(NothingBeside):
             auth_hint="Check LAMBDA_API_KEY (or the option lambda_api_key); keys are made in the Lambda console.",
         )
 
+    @property
+    def api(self) -> Api:
+        """The connection with its credential and pace, for questions that this client does not ask (verify/)."""
+        return self._api
+
     def check(self) -> CloudCheck:
         count, names = len(self.instances()), self._ssh_keys()
         if not names:

@@ -16,6 +16,7 @@ import typing as t
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
+from ...core.http import Api
 from ...model import Capability, Carrier, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...planner.offers import gpu_models
 from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option
@@ -86,6 +87,11 @@ class PaperspaceCloud:
 
     def close(self) -> None:
         self._api.close()
+
+    @property
+    def api(self) -> Api:
+        """The connection with its credential and pace, for questions that this client does not ask (verify/)."""
+        return self._api
 
     def check(self) -> CloudCheck:
         return look_at_account(self._calls, lambda: len(self.instances()))

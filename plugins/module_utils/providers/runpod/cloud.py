@@ -81,6 +81,11 @@ class RunpodCloud(NothingBeside):
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
 
+    @property
+    def api(self) -> Api:
+        """The connection with its credential and pace, for questions that this client does not ask (verify/)."""
+        return self._api
+
     def check(self) -> CloudCheck:
         count = len(self.instances())
         api, operation = self._api, "GET /catalog/gpus"

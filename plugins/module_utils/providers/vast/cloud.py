@@ -116,6 +116,11 @@ class VastCloud(NothingBeside):
         self._turn = threading.local()
         self._api = VastApi(key, url, transport=transport, clock=self._clock)
 
+    @property
+    def api(self) -> Api:
+        """The connection with its credential and pace, for questions that this client does not ask (verify/)."""
+        return self._api.http
+
     def check(self) -> CloudCheck:
         return examine(self._api, len(self.instances()))
 

@@ -1,0 +1,363 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The paid part: the cheapest machine of a cloud through its whole life, watched by read-only calls, under a cap of cost.
+
+The machine has one fixed name per cloud, and its launch is recorded on this host before the paid call (providers/launch_record.py). So a call
+that was killed is made good by the next one: it ends what has the name before anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import threading
+import typing as t
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from ..core import errors
+from ..core.files import state_folder
+from ..core.task import Task
+from ..model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery
+from ..planner.offers.ranking import price_verdict
+from ..providers.base import Cloud
+from ..providers.ensure_instance import NamedInstance
+from ..providers.launch_record import LaunchRecord
+from ..units.values import print_money
+from .ask import Recording, VerifyTarget
+from .facts.fact import LIFE, Question, Replies, Reply, WatchCalls, values
+from .facts.life import GONE, LISTED, MACHINE
+
+IMAGE = "docker.io/library/busybox:stable"
+_COMMAND = "exec sleep 3600"
+_POLL = 10.0
+_ENDS_WITHIN = 900.0  # seconds for which the end of the machine is awaited
+_RESERVE = Decimal("1.25")  # the end takes time, too: the watch ends when so many times the cost is the cap
+_LEAST_WATCH = 120.0
+_DISK_GIB = 50
+_MOST_TRIES = 3
+_HOUR = Decimal(3600)
+
+
+def machine_name(cloud: str) -> str:
+    return f"tgp-verify-{cloud}"
+
+
+class Budget(t.NamedTuple):
+    """``seconds`` for which the machine of ``offer`` may be watched under the cap."""
+
+    offer: Offer
+    price_hour: Decimal
+    seconds: float
+    cap: Decimal
+
+    def spent(self, seconds: float) -> Decimal:
+        return self.price_hour * Decimal(str(seconds)) / _HOUR
+
+    def used_up(self, seconds: float) -> bool:
+        return self.spent(seconds) * _RESERVE >= self.cap
+
+
+def affordable_offers(cloud: Cloud, offers: t.Iterable[Offer], cap: Decimal, option: str) -> list[Budget]:
+    """The cheapest offers that fit under the cap, cheapest first. InvalidInput, which names the cap's ``option``, when there is none."""
+    usable = [
+        (offer.price_hour, offer)
+        for offer in offers
+        if offer.available != 0 and offer.gpu_count and not offer.spot and offer.price_hour is not None and offer.price_hour > 0
+    ]
+    if not usable:
+        raise errors.LaunchRefused(f"{cloud.facts.cloud} offers nothing with a price now.", reason="capacity")
+    usable.sort(key=lambda pair: (pair[0], pair[1].id))
+    longest = float(cloud.facts.registration_timeout)
+    budgets = []
+    for price, offer in usable[:_MOST_TRIES]:
+        affordable = float(cap / _RESERVE / price * _HOUR)
+        if affordable >= _LEAST_WATCH:
+            budgets.append(Budget(offer, price, min(longest, affordable), cap))
+    if not budgets:
+        price, offer = usable[0]
+        needed = price * Decimal(str(_LEAST_WATCH)) / _HOUR * _RESERVE
+        raise errors.InvalidInput(
+            f"{option} must be at least {print_money(needed)} $: the cheapest machine, {offer.instance_type}, costs {print_money(price)} $/h.",
+            remedy=f"Raise {option}, or try again when something cheaper is on sale.",
+        )
+    return budgets
+
+
+def query_for(cloud: Cloud) -> OfferQuery:
+    """Containers where the cloud has them: they are the cheapest, and need no payload."""
+    lanes = (Lane.SERVICE,) if Lane.SERVICE in cloud.facts.lanes else ()
+    return OfferQuery(gpu_counts=(1,), disk_gib=_DISK_GIB, spot=False, lanes=lanes)
+
+
+def request_for(cloud: Cloud, budget: Budget, replies: Replies, now: datetime) -> LaunchRequest:
+    """A machine without payload. Its mark says since when it exists."""
+    contained = Lane.SERVICE in cloud.facts.lanes
+    settings = {}
+    if cloud.facts.cloud == "lambda" and "keys" in replies:
+        names = sorted(one for one in values(replies["keys"].json, "data.*.name") if isinstance(one, str))
+        settings = {"sshKey": names[0]} if names else {}
+    return LaunchRequest(
+        name=machine_name(cloud.facts.cloud),
+        offer=budget.offer,
+        container=Container(IMAGE, _COMMAND) if contained else None,
+        marks={"created": str(int(now.timestamp())), "purpose": "verify-provider"},
+        max_price_hour=budget.price_hour,
+        settings=settings,
+    )
+
+
+# ---- a call that was killed
+
+
+def launched_before(task: Task, cloud: Cloud) -> bool:
+    """Whether this host has recorded a launch of ours that it has not seen end."""
+    return launch_record(task, cloud).read() is not None
+
+
+def launch_record(task: Task, cloud: Cloud) -> LaunchRecord:
+    """Where this host records the launch, before the call that is paid."""
+    return LaunchRecord(state_folder(task.params), cloud.facts.cloud, machine_name(cloud.facts.cloud), task.clock)
+
+
+def end_all(task: Task, cloud: Cloud) -> list[str]:
+    """End every machine of ours with the name and what was kept beside it. What could not be ended is returned by provider and name."""
+    name, left = machine_name(cloud.facts.cloud), list[str]()
+    try:
+        NamedInstance(task, cloud, name, _ENDS_WITHIN).absent(unmarked=False)
+    except errors.TgpError as error:
+        task.warn(str(error))
+        left.append(f"{cloud.facts.cloud}, machine {name}")
+    try:
+        for extra in cloud.extras():
+            if extra.name == name:
+                cloud.discard(extra)
+    except errors.TgpError as error:
+        task.warn(str(error))
+        left.append(f"{cloud.facts.cloud}, something kept beside machine {name}")
+    return left
+
+
+@contextlib.contextmanager
+def _signals(handlers: t.Mapping[signal.Signals, t.Any]) -> t.Iterator[None]:
+    """Handlers for the block. Only the main thread has any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(_number: int, _frame: t.Any) -> None:
+    raise KeyboardInterrupt
+
+
+def like_an_interrupt() -> t.ContextManager[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that what is inside of ``finally`` is done."""
+    return _signals({signal.SIGTERM: _stop})
+
+
+def undisturbed() -> t.ContextManager[None]:
+    """Neither ends the block: what is in it ends a machine, and is over by itself."""
+    return _signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN})
+
+
+# ---- one life
+
+
+@dataclasses.dataclass
+class Life:
+    """What was seen of one machine; ``as_reply`` is what the facts read."""
+
+    looks: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    states: list[str] = dataclasses.field(default_factory=list)
+    listed_after: float | None = None
+    unlisted_at: float | None = None
+    missing_by_id: float | None = None
+    running_after: float | None = None
+    ended_after: float | None = None
+    price_ratio: float | None = None
+    stopped_for: str = ""
+    watched: float = 0.0
+
+    def as_reply(self) -> Reply:
+        return Reply(200, dataclasses.asdict(self))
+
+
+@dataclasses.dataclass
+class Rental:
+    """One machine from its launch to its end. ``left`` is what could not be ended; ``problem``: why it ended early."""
+
+    task: Task
+    target: VerifyTarget
+    cloud: Cloud
+    recording: Recording
+    budgets: t.Sequence[Budget]
+    life: Life = dataclasses.field(default_factory=Life)
+    left: list[str] = dataclasses.field(default_factory=list)
+    problem: str = ""
+    identity: str = ""
+    made: bool = False
+    began: datetime | None = None
+    paid: Budget | None = None
+
+    def run(self) -> None:
+        """The whole life. Whatever happens in between, the end is tried."""
+        with like_an_interrupt():
+            try:
+                self._launch()
+                self._watch()
+            except errors.TgpError as error:
+                self.made = self.made or bool(error.details.get("instance_id"))
+                self.problem = f"{error.kind}: {_first_words(error)}"
+                self.task.warn(str(error))
+            finally:
+                with undisturbed():
+                    self._end()
+        self.recording.replies[LIFE] = self.life.as_reply()
+
+    def spent(self) -> Decimal:
+        """Dollars so far, by the offer's price and our clock."""
+        if self.began is None or self.paid is None:
+            return Decimal(0)
+        return self.paid.spent(self._seconds())
+
+    def _seconds(self) -> float:
+        return 0.0 if self.began is None else (self.task.clock.now() - self.began).total_seconds()
+
+    def _launch(self) -> None:
+        cloud, now = self.cloud, self.task.clock.now()
+        named = NamedInstance(self.task, cloud, machine_name(cloud.facts.cloud), None)
+        self.began, self.paid = now, self.budgets[-1]  # the dearest that may be rented, until it is known which
+        requests = [request_for(cloud, budget, self.recording.replies, now) for budget in self.budgets]
+        result = named.present(lambda: requests, lambda _instance: "", limit=self.budgets[-1].price_hour)
+        instance = result["instance"]
+        self.identity, self.made = str(instance["id"]), True
+        record = launch_record(self.task, cloud).read()
+        self.began = record.started if record else now
+        same = [budget for budget in self.budgets if budget.offer.instance_type == instance["instance_type"]]
+        self.paid = same[0] if same else self.paid
+        if instance["price_hour"] is not None:
+            self.life.price_ratio = round(float(Decimal(instance["price_hour"]) / self.paid.price_hour), 4)
+
+    # ---- watching
+
+    def _watch(self) -> None:
+        """Look until the machine runs, fails, or the cap or the timeout is near."""
+        paid, watch = self.paid, self.target.table.watch
+        if paid is None or watch is None:
+            return
+        ran = False
+        while True:
+            seconds = self._seconds()
+            self.life.watched = seconds
+            self._look(watch, seconds)
+            instance = self.cloud.instance(self.identity)
+            if instance is not None:
+                self._check_price(instance, paid)
+            if ran:
+                return
+            if instance is not None and instance.state in (InstanceState.FAILED, InstanceState.TERMINATED):
+                self.life.stopped_for = "failed"
+                return
+            if instance is not None and self._is_up(instance):
+                self.life.running_after, ran = seconds, True  # one more look, of a machine that is up
+            if paid.used_up(seconds):
+                self.life.stopped_for = "cost"
+                return
+            if seconds >= paid.seconds:
+                self.life.stopped_for = "time"
+                return
+            self.task.progress(
+                f"{instance.name if instance else self.identity}: {instance.raw_state if instance else 'not found'} after {seconds:.0f} s, "
+                f"{print_money(self.spent())} of {print_money(paid.cap)} $"
+            )
+            self.task.clock.sleep(_POLL)
+
+    def _is_up(self, instance: Instance) -> bool:
+        """Containers need no address of their own."""
+        return instance.state is InstanceState.RUNNING and (bool(instance.ip) or Lane.SERVICE in self.cloud.facts.lanes)
+
+    def _check_price(self, instance: Instance, paid: Budget) -> None:
+        if instance.price_hour is None:
+            return
+        self.life.price_ratio = round(float(instance.price_hour / paid.price_hour), 4)
+        if price_verdict(instance.price_hour, paid.price_hour) == "jump":
+            raise errors.LaunchRefused(
+                f"The machine costs {print_money(instance.price_hour)} $/h, its offer said {print_money(paid.price_hour)} $/h.",
+                reason="invalid",
+                instance_id=self.identity,
+            )
+
+    def _look(self, watch: WatchCalls, seconds: float) -> None:
+        """The list and the machine by its id, as they are answered."""
+        listing = Question(LISTED, "GET", watch.list_path, watch.list_params, pace=watch.list_pace)
+        reply = self.recording.add(LISTED, lambda: self.target.call(listing, watch.list_path, watch.list_params))
+        entry = self._entry_of(reply, watch)
+        if entry is None:
+            self.recording.replies.pop(LISTED, None)  # the machines of others are none of the report's business
+            if reply is not None and self.life.listed_after is None:
+                self.life.unlisted_at = seconds
+        elif reply is not None:
+            self.recording.replies[LISTED] = dataclasses.replace(reply, json=_alone(reply.json, watch.entries, entry), text="")
+            if self.life.listed_after is None:
+                self.life.listed_after = seconds
+            self._note(watch, entry, seconds)
+        path = watch.machine.format(self.identity)
+        single = Question(MACHINE, "GET", path, pace=watch.machine_pace)
+        answer = self.recording.add(MACHINE, lambda: self.target.call(single, path, {}))
+        if answer is not None and answer.status == 404:
+            self.life.missing_by_id = seconds
+            self.recording.replies.pop(MACHINE)
+        elif answer is not None:
+            self.life.missing_by_id = self.life.missing_by_id or 0.0
+            found = values(answer.json, watch.entry)
+            if found and isinstance(found[0], dict):
+                self._note(watch, found[0], seconds)
+
+    def _entry_of(self, reply: Reply | None, watch: WatchCalls) -> dict[str, t.Any] | None:
+        entries = values(reply.json, watch.entries) if reply is not None else []
+        return next((one for one in entries if isinstance(one, dict) and str(one.get("id")) == self.identity), None)
+
+    def _note(self, watch: WatchCalls, entry: t.Mapping[str, t.Any], seconds: float) -> None:
+        word = entry.get(watch.word)
+        look: dict[str, t.Any] = {"at": round(seconds), "state": word if isinstance(word, str) else "null"}
+        for aspect in watch.aspects:
+            look[aspect] = "absent" if aspect not in entry else "filled" if entry[aspect] not in (None, "", [], {}) else "null"
+        self.life.looks.append(look)
+        if isinstance(word, str) and (not self.life.states or self.life.states[-1] != word):
+            self.life.states.append(word)
+
+    # ---- the end
+
+    def _end(self) -> None:
+        asked = self.task.clock.now()
+        self.left = end_all(self.task, self.cloud)
+        if not self.left:
+            self.life.ended_after = (self.task.clock.now() - asked) / timedelta(seconds=1)
+        watch = self.target.table.watch
+        if watch is not None and self.identity:
+            path = watch.machine.format(self.identity)
+            question = Question(GONE, "GET", path, pace=watch.machine_pace)
+            self.recording.add(GONE, lambda: self.target.call(question, path, {}))
+
+
+def _alone(body: t.Any, place: str, entry: dict[str, t.Any]) -> t.Any:
+    """The list's answer with one entry."""
+    key = place.partition(".")[0]
+    return {**body, key: [entry]} if isinstance(body, dict) else [entry]
+
+
+def _first_words(error: errors.TgpError) -> str:
+    """The kind of failure without the service's own text, which may name things of the account."""
+    if isinstance(error, errors.LaunchRefused) and error.instance_id:
+        return "the machine costs more than its offer said"
+    reason = error.details.get("reason")
+    status = error.details.get("status")
+    return " ".join(str(one) for one in (reason, f"HTTP {status}" if status else "") if one) or "see the output of the task"

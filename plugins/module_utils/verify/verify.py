@@ -1,0 +1,203 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run of provider_verify: ask, perhaps rent, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+from decimal import Decimal
+
+from ..core import errors
+from ..core.clock import to_text
+from ..core.files import replace
+from ..core.http import Api
+from ..core.task import Task
+from ..providers.base import Cloud
+from ..units.values import parse_money, print_money
+from .ask import CLOUDS, FACTORY, MESHES, Recording, VerifyTarget, ask_all, open_target, service_named
+from .facts.fact import Table
+from .rented import Budget, Rental, affordable_offers, end_all, launched_before, machine_name, query_for
+from .report import Json, build, failing, markdown, summary
+
+_VENDORS = ("https://cloud.lambda.ai", "https://api.paperspace.com", "https://api.runpod.io", "https://console.vast.ai",
+            "https://api.tailscale.com", "https://factory.talos.dev")  # fmt: skip
+
+
+def verify_run(task: Task) -> Json:
+    """The result of the module. TgpError with the report when something does not match."""
+    service = service_named(task)
+    cap = _cap(task, service)
+    if task.check_mode and cap is None:
+        return _dry_run(task, _table_before(service), None)
+    target = open_target(task, service)
+    try:
+        if task.check_mode:
+            return _dry_run(task, target.table, _budgets(task, target, cap))
+        return _verify(task, target, cap)
+    finally:
+        target.close()
+
+
+def _cap(task: Task, service: str) -> Decimal | None:
+    """Dollars that may be spent; None = nothing is rented."""
+    cap = task.read("max_cost", parse_money)
+    if not task.params["rent"]:
+        return None
+    if service not in CLOUDS:
+        raise errors.InvalidInput(
+            f"{task.called('rent')}: nothing can be rented from {service}.", remedy=f"It is for {', '.join(CLOUDS)}."
+        )
+    if not cap:
+        raise errors.InvalidInput(
+            f"{task.called('max_cost')} must be above 0 with {task.called('rent')}.",
+            remedy='Give the dollars that may be spent, such as "1.00".',
+        )
+    return cap
+
+
+def _table_before(service: str) -> Table:
+    """The table of a service that nobody is asked for; which API a mesh speaks is not known then."""
+    if service in CLOUDS:
+        return CLOUDS[service]
+    if service == FACTORY:
+        from .facts import image_factory
+
+        return image_factory.TABLE
+    return MESHES[service]
+
+
+def _budgets(task: Task, target: VerifyTarget, cap: Decimal | None) -> list[Budget]:
+    if cap is None or target.cloud is None:
+        return []
+    return affordable_offers(target.cloud, target.cloud.offers(query_for(target.cloud)), cap, task.called("max_cost"))
+
+
+def _dry_run(task: Task, table: Table, budgets: list[Budget] | None) -> Json:
+    """What would be asked, and what it would cost."""
+    calls = [question.described() for question in table.asked(rented=False)]
+    checked = [fact for fact in table.facts if budgets or not fact.rented]
+    lines = [f"{table.service}: would check {len(checked)} of {len(table.facts)} facts by {len(calls)} calls that change nothing:"]
+    lines += [f"  {call}" for call in calls]
+    cost: Json = {}
+    if budgets:
+        first = budgets[0]
+        most = first.spent(first.seconds)
+        cost = {
+            "machine": first.offer.instance_type,
+            "price_hour": print_money(first.price_hour),
+            "longest_watch": f"{first.seconds:.0f} s",
+            "expected_at_most": print_money(most),
+            "max_cost": print_money(first.cap),
+        }
+        lines.append(
+            f"  would rent {machine_name(table.service)}, {first.offer.instance_type} for {print_money(first.price_hour)} $/h, for at most "
+            f"{first.seconds:.0f} s: about {print_money(most)} of {print_money(first.cap)} $, and terminate it"
+        )
+    else:
+        lines.append("  would rent nothing and cost nothing")
+    for line in lines:
+        task.progress(line)
+    return {"changed": bool(budgets), "calls": calls, "cost": cost, "report": {}, "markdown": "\n".join(lines) + "\n", "paths": []}
+
+
+def _verify(task: Task, target: VerifyTarget, cap: Decimal | None) -> Json:
+    cloud, recording = target.cloud, Recording()
+    left = _make_good(task, cloud, cap) if cloud is not None else []
+    ask_all(task, target, recording)
+    rental: Rental | None = None
+    problem = ""
+    if cloud is not None and cap is not None and not left:
+        try:
+            rental = Rental(task, target, cloud, recording, _budgets(task, target, cap))
+        except errors.TgpError as error:
+            problem = f"nothing was rented: {error.kind}"
+            task.warn(str(error))
+        else:
+            rental.run()
+            left, problem = rental.left, rental.problem
+    report = build(
+        target.table,
+        recording.replies,
+        recording.failures,
+        when=to_text(task.clock.now()),
+        own_address=_is_own(target.api),
+        unasked=recording.unasked,
+        rented=rental is not None and bool(rental.identity),
+        cost=_cost(rental),
+        left_behind=left,
+        problem=problem,
+    )
+    result: Json = {
+        "changed": rental is not None and rental.made,
+        "calls": [question.described() for question in target.table.asked(rented=False)],
+        "cost": report["cost"],
+        "report": report,
+        "markdown": markdown(report),
+        "paths": _written(task, report),
+    }
+    _print(task, report, result["paths"])
+    if not report["all_match"]:
+        raise _not_all(report, result)
+    return result
+
+
+def _make_good(task: Task, cloud: Cloud, cap: Decimal | None) -> list[str]:
+    """End what a call that was killed has left. Without ``rent`` only if this host has recorded a launch."""
+    if cap is None and not launched_before(task, cloud):
+        return []
+    return end_all(task, cloud)
+
+
+def _cost(rental: Rental | None) -> dict[str, str]:
+    if rental is None or rental.paid is None:
+        return {}
+    paid = rental.paid
+    return {
+        "machine": paid.offer.instance_type,
+        "price_hour": print_money(paid.price_hour),
+        "spent_about": print_money(rental.spent()),
+        "max_cost": print_money(paid.cap),
+    }
+
+
+def _is_own(api: Api) -> bool:
+    return not api.base_url.startswith(_VENDORS)
+
+
+def _written(task: Task, report: Json) -> list[str]:
+    """The Markdown at ``path`` and the JSON beside it."""
+    path = task.params["path"]
+    if not path:
+        return []
+    stem, ending = os.path.splitext(path)
+    texts = {path if ending else f"{path}.md": markdown(report), f"{stem}.json": json.dumps(report, indent=2) + "\n"}
+    if len(texts) < 2:
+        raise errors.InvalidInput(f"{task.called('path')} must not end with .json: the JSON is written beside the Markdown.")
+    for name, text in texts.items():
+        replace(name, text.encode())
+    return list(texts)
+
+
+def _print(task: Task, report: Json, paths: t.Sequence[str]) -> None:
+    for one in report["left_behind"]:
+        task.progress(f"LEFT BEHIND AND BILLED: {one}")
+    task.progress(summary(report))
+    for row in failing(report):
+        task.progress(f"  {row['id']}: expected {row['expected']}, {row['outcome']}: {row['seen']}. {row['consequence']}")
+    for path in paths:
+        task.progress(f"  written: {path}")
+
+
+def _not_all(report: Json, result: Json) -> errors.TgpError:
+    first = f"Left behind and billed: {', '.join(report['left_behind'])}. " if report["left_behind"] else ""
+    problem = f" The paid part ended early: {report['problem']}." if report["problem"] else ""
+    names = ", ".join(row["id"] for row in failing(report)) or "none"
+    error = errors.TgpError(
+        f"{first}{summary(report)}. Not as expected: {names}.{problem}",
+        remedy="Attach the report to an issue; it holds no secret, address or id.",
+    )
+    error.result = result
+    return error

@@ -1,0 +1,127 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provider_verify
+short_description: Check what the collection expects of a provider against the real service
+description:
+  - Asks a provider, a mesh or the Image Factory by calls that change nothing, and compares the answers with everything that the collection
+    depends on - fields and their types, statuses, error bodies, paging, limits and filters.
+  - With O(rent) it also rents the cheapest machine, watches it until it runs, and terminates it. The cost is checked before and during that.
+    The machine is terminated in any case. If the call is killed, the next one terminates it first.
+  - The report says for each fact what was expected, what was seen, and what goes wrong when the fact is false. It holds no secret, address or
+    id, so that it can be attached to an issue.
+  - The module fails unless everything that was checked is as expected.
+version_added: 0.2.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  provider:
+    description:
+      - V(lambda), V(paperspace), V(runpod), V(vast), V(tailscale), V(headscale) or V(image_factory).
+      - Of V(tailscale) and V(headscale), what the server at O(tailscale_api_url) speaks is checked.
+    type: str
+    required: true
+  rent:
+    description: Also rent the cheapest machine for some minutes.
+    type: bool
+    default: false
+  max_cost:
+    description: Dollars, as text, that the machine may cost. Needed with O(rent=true).
+    type: str
+  path:
+    description: File for the report in Markdown. The same as JSON is written beside it. Without it the report is only returned.
+    type: path
+  image_factory_url:
+    description: Root of the Image Factory. Default is V(https://factory.talos.dev).
+    type: str
+requirements:
+  - PyYAML >= 6.0
+extends_documentation_fragment:
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes.no_diff
+  - tgp.gpu.attributes.controller
+seealso:
+  - module: tgp.gpu.offer_info
+  - module: tgp.gpu.instance_info
+"""
+
+EXAMPLES = r"""
+- name: Show what would be asked
+  tgp.gpu.provider_verify:
+    provider: lambda
+  check_mode: true
+
+- name: Check the facts and write the report
+  tgp.gpu.provider_verify:
+    provider: lambda
+    path: lambda.md
+
+- name: Also rent the cheapest machine for at most one dollar
+  tgp.gpu.provider_verify:
+    provider: lambda
+    rent: true
+    max_cost: "1.00"
+    path: lambda.md
+"""
+
+RETURN = r"""
+report:
+  description:
+    - C(service), C(when), C(rented), C(left_behind) (machines that could not be terminated), C(problem), C(cost), C(counts) by outcome,
+      C(all_match) and C(facts).
+    - Each fact has C(id), C(statement), C(expected), C(seen), C(outcome) (matches, differs, not seen, no answer, not checked), C(consequence),
+      C(source) and C(basis) (documented, recorded, unverified). Empty in check mode.
+  returned: always
+  type: dict
+markdown:
+  description: The same as text; in check mode what would be done.
+  returned: always
+  type: str
+calls:
+  description: The calls that were made, or would be made.
+  returned: always
+  type: list
+  elements: str
+  sample: ["GET /api/v1/instance-types"]
+cost:
+  description: The machine, its price, and what was or would be spent. Empty without O(rent).
+  returned: always
+  type: dict
+paths:
+  description: Files that were written.
+  returned: always
+  type: list
+  elements: str
+  sample: [lambda.md, lambda.json]
+"""
+
+from ..module_utils.core.task import Task, main
+from ..module_utils.mesh.connect import MESH_SPEC
+from ..module_utils.providers.registry import CLOUDS_SPEC
+from ..module_utils.verify.verify import verify_run
+
+SPEC = dict(
+    argument_spec=dict(
+        provider=dict(type="str", required=True),
+        rent=dict(type="bool", default=False),
+        max_cost=dict(type="str"),
+        path=dict(type="path"),
+        image_factory_url=dict(type="str"),
+        **CLOUDS_SPEC,
+        **MESH_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict[str, object]:
+    return verify_run(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

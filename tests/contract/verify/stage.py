@@ -1,0 +1,397 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services of the sandbox as targets of provider_verify, and answers that deviate from the facts on their way to it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import random
+import typing as t
+from urllib.parse import parse_qs, quote
+
+import httpx
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.verify import ask
+from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import image_factory as factory_facts
+from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts.fact import Fact, FactOutcome, Question, Replies, Reply, Table
+from ansible_collections.tgp.gpu.plugins.modules import provider_verify
+
+from sandbox import image_factory, tailscale
+from sandbox.clock import SimClock
+from sandbox.tailnet import HEADSCALE, SAAS, Tailnet
+from sandbox.world import World
+from sandbox.wsgi import App, Environ, StartResponse
+from tests.contract.clouds.stands import KEY, SPEED, LambdaStand, Stand
+from tests.contract.clouds.stands_paperspace import PaperspaceStand
+from tests.contract.clouds.stands_runpod import RunpodStand
+from tests.contract.clouds.stands_vast import VastStand
+
+STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand)}
+CLOUDS = tuple(STANDS)
+SERVICES = (*CLOUDS, "tailscale", "headscale", "image_factory")
+_MESH_URL, _FACTORY_URL = "https://mesh.test", "https://factory.test"
+
+
+# ---- deviations
+
+
+@dataclasses.dataclass(frozen=True)
+class Deviation:
+    """What makes ``fact`` false: the answer to ``question``, changed."""
+
+    fact: str
+    question: Question
+    change: t.Callable[[Reply], Reply]
+
+    def meets(self, environ: Environ, replies: Replies) -> bool:
+        """Whether a request is that question."""
+        path, params = ask.filled(self.question, replies)
+        asked = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        wanted = {name: [str(value)] for name, value in params.items() if value is not None}
+        sent = environ.get("HTTP_AUTHORIZATION", "")
+        bad = sent == ask._INVALID["authorization"]
+        same = quote(environ.get("PATH_INFO", "")).endswith(path) and environ["REQUEST_METHOD"] == self.question.method
+        probe = not sent and path.startswith("/node")  # which API a mesh speaks is asked without a credential
+        return (
+            same
+            and asked == wanted
+            and bad is not self.question.credential
+            and not probe
+            and _same_body(environ, self.question.json)
+        )
+
+
+def _same_body(environ: Environ, wanted: t.Any) -> bool:
+    """The body of a search; it is put back for the emulator."""
+    if wanted is None:
+        return True
+    body = environ["wsgi.input"].read()
+    environ["wsgi.input"] = io.BytesIO(body)
+    return bool(json.loads(body) == wanted)
+
+
+class Deviating:
+    """``app``, whose answers are changed by the deviations."""
+
+    def __init__(self, app: App, deviations: t.Sequence[Deviation], replies: Replies) -> None:
+        self._app, self._deviations, self._replies = app, deviations, replies
+        self.struck: set[str] = set()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> t.Iterable[bytes]:
+        met = [one for one in self._deviations if one.meets(environ, self._replies)]
+        if not met:
+            return self._app(environ, start_response)
+        kept: list[t.Any] = []
+        body = b"".join(self._app(environ, lambda status, headers, *_more: kept.extend((status, headers))))
+        media = next((value for name, value in kept[1] if name.lower() == "content-type"), "")
+        headers = {name.lower(): value for name, value in kept[1]}
+        text = body.decode()
+        reply = Reply(int(kept[0].split()[0]), _decoded(text), media.partition(";")[0], headers, text)
+        for one in met:
+            reply = one.change(reply)
+            self.struck.add(one.fact)
+        content = reply.text if reply.json is None else json.dumps(reply.json)
+        sent = {**reply.headers, "content-type": reply.media}
+        sent.pop("content-length", None)
+        start_response(f"{reply.status} Changed", [*sent.items(), ("content-length", str(len(content.encode())))])
+        return [content.encode()]
+
+
+def _decoded(text: str) -> t.Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+ODD: tuple[t.Any, ...] = (7, "~ odd ~", True, {"odd": 1}, ["odd"], None, -7.5)
+
+
+def places(body: t.Any, place: str) -> list[list[t.Any]]:
+    """The paths of everything at ``place``, as keys and numbers."""
+    found: list[tuple[list[t.Any], t.Any]] = [([], body)]
+    for name in place.split(".") if place else ():
+        inner: list[tuple[list[t.Any], t.Any]] = []
+        for path, value in found:
+            if name == "*" and isinstance(value, (dict, list)):
+                keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+                inner += [([*path, key], value[key]) for key in keys]
+            elif isinstance(value, dict):
+                inner.append(([*path, name], value.get(name)))
+        found = inner
+    return [path for path, _value in found]
+
+
+def changed(body: t.Any, path: t.Sequence[t.Any], value: t.Any) -> t.Any:
+    """``body`` with ``value`` at the path."""
+    if not path:
+        return value
+    copy = body.copy()
+    copy[path[0]] = changed(copy[path[0]], path[1:], value) if path[1:] else value
+    return copy
+
+
+def candidates(
+    table: Table, fact: Fact, replies: Replies, rng: random.Random
+) -> t.Iterator[tuple[str, t.Callable[[Reply], Reply]]]:
+    """Changes that may make the fact false, as (question, change)."""
+    if fact.id == "paperspace.page.after":
+        yield "page_2", lambda _reply: replies["page"]
+    own = OF_THEIR_OWN.get(fact.id)
+    if own is not None:
+        yield own
+        return
+    question = fact.asks[0]
+    rest = fact.id.removeprefix(f"{table.service}.{question}").lstrip(".")
+    if rest == "http":
+        yield question, lambda reply: dataclasses.replace(reply, status=203 if reply.status < 300 else 418)
+    reply = replies[question]
+    paths = places(reply.json, rest)
+    rng.shuffle(paths)
+    for path in paths[:3]:
+        for odd in rng.sample(ODD, len(ODD)):
+
+            def put(given: Reply, path: t.Sequence[t.Any] = path, odd: t.Any = odd) -> Reply:
+                return dataclasses.replace(given, json=changed(given.json, path, odd))
+
+            yield question, put
+
+
+def differing(table: Table, replies: Replies) -> set[str]:
+    return {fact.id for fact in table.facts if fact.verdict(replies, rented=True).outcome is FactOutcome.DIFFERS}
+
+
+def with_change(replies: Replies, question: str, change: t.Callable[[Reply], Reply]) -> Replies:
+    return {**replies, question: change(replies[question])}
+
+
+def deviation(table: Table, fact: Fact, replies: Replies, rng: random.Random) -> Deviation | None:
+    """One that makes this fact false, and no other; None when there is none."""
+    for question, change in candidates(table, fact, replies, rng):
+        with contextlib.suppress(KeyError, TypeError, IndexError, AttributeError):
+            if differing(table, with_change(replies, question, change)) == {fact.id}:
+                known = {one.name: one for one in table.questions}
+                return Deviation(fact.id, known.get(question, Question(question, "GET", "")), change)
+    return None
+
+
+def _in_json(path: str, change: t.Callable[[t.Any], t.Any]) -> t.Callable[[Reply], Reply]:
+    """A change of what is at ``path`` (names and numbers with dots)."""
+
+    def apply(reply: Reply) -> Reply:
+        keys = [int(one) if one.isdecimal() else one for one in path.split(".")] if path else []
+        value = reply.json
+        for key in keys:
+            value = value[key]
+        return dataclasses.replace(reply, json=changed(reply.json, keys, change(value)))
+
+    return apply
+
+
+def _life(**changes: t.Any) -> tuple[str, t.Callable[[Reply], Reply]]:
+    return "life", lambda reply: dataclasses.replace(reply, json={**reply.json, **changes})
+
+
+def _gone_as(status: int, body: t.Any) -> tuple[str, t.Callable[[Reply], Reply]]:
+    return "rented_gone", lambda reply: dataclasses.replace(reply, status=status, json=body)
+
+
+def _looks(state: str, **aspects: str) -> list[dict[str, t.Any]]:
+    return [{"at": 0, "state": state, **aspects}]
+
+
+def _header(name: str, value: str) -> t.Callable[[Reply], Reply]:
+    return lambda reply: dataclasses.replace(reply, headers={**reply.headers, name: value})
+
+
+def _media(value: str) -> t.Callable[[Reply], Reply]:
+    return lambda reply: dataclasses.replace(reply, media=value)
+
+
+def _each(change: t.Callable[[dict[str, t.Any]], dict[str, t.Any]]) -> t.Callable[[t.Any], t.Any]:
+    return lambda rows: [change(row) for row in rows]
+
+
+_FACTORY = "image_factory"
+OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
+    "lambda.types.keys": ("types", _in_json("data", lambda types: {f"x-{key}": kind for key, kind in types.items()})),
+    "lambda.types.memory": (
+        "types",
+        _in_json(
+            "data",
+            lambda types: {
+                key: {**kind, "instance_type": {**kind["instance_type"], "gpu_description": "a card"}}
+                for key, kind in types.items()
+            },
+        ),
+    ),
+    "lambda.list.paging": ("list", _in_json("", lambda body: {**body, "page_token": None})),
+    "paperspace.page.limit": ("page", _in_json("items", lambda items: [*items, *items])),
+    "paperspace.named.filter": ("named", _in_json("items", lambda _none: [{"id": "ps1"}])),
+    "paperspace.bad_session.null": (
+        "bad_session",
+        lambda reply: dataclasses.replace(reply, status=200, json={"user": 1}, text="{}"),
+    ),
+    "paperspace.availability": ("availability", _in_json("available", lambda _word: "yes")),
+    "paperspace.life.address": _life(looks=_looks("ready", publicIp="null")),
+    "runpod.gpus.counts": ("gpus", _in_json("gpus.0.maxCount.secure", lambda _count: 4096)),
+    "runpod.list.paging": ("list", _in_json("", lambda body: {**body, "pagination": {"next": 2}})),
+    "runpod.list.ratelimit": ("list", _header("ratelimit", "41 left")),
+    **{f"runpod.{one}.media": (one, _media("application/json")) for one in ("no_product", "unknown_id", "bad_key")},
+    "runpod.life.pulling": _life(states=["EXITED", "RUNNING"]),
+    "runpod.life.runtime": _life(looks=_looks("RUNNING", runtime="null")),
+    "runpod.life.by_id": _life(missing_by_id=300.0),
+    "vast.search.order": ("search", _in_json("offers", lambda offers: offers[::-1])),
+    "vast.search.cap": ("search", _in_json("offers", lambda offers: offers[-1:] * 65)),
+    "vast.search.price": ("search", _in_json("offers", _each(lambda row: {**row, "dph_total": row["dph_total"] + 1}))),
+    "vast.single.filter": ("single", _in_json("offers", _each(lambda row: {**row, "num_gpus": 4}))),
+    "vast.bids.kind": ("bids", _in_json("offers", _each(lambda row: {**row, "is_bid": False}))),
+    "vast.old_list.retired": ("old_list", lambda reply: dataclasses.replace(reply, status=200, json={"instances": []})),
+    "vast.unknown_id.gone": ("unknown_id", lambda reply: dataclasses.replace(reply, status=200, json={"instances": {"id": 1}})),
+    "vast.bad_key.code": ("bad_key", _in_json("error", lambda _code: "not_found")),
+    "tailscale.devices.online": ("devices", _in_json("devices.0", lambda row: {**row, "connectedToControl": "yes"})),
+    "tailscale.keys.whole": ("keys", _in_json("keys", lambda keys: [*keys, {"id": "kOther"}])),
+    "headscale.policy": ("policy", _in_json("policy", lambda _text: 7)),
+    "headscale.bad_key.http": ("bad_key", lambda reply: dataclasses.replace(reply, status=403)),
+    f"{_FACTORY}.versions.form": ("versions", _in_json("", lambda versions: ["1.13", *versions])),
+    f"{_FACTORY}.extensions.tailscale": (
+        "extensions",
+        _in_json("", lambda rows: [row for row in rows if row["name"] != "siderolabs/tailscale"]),
+    ),
+    f"{_FACTORY}.extensions.nvidia": (
+        "extensions",
+        _in_json("", lambda rows: [row for row in rows if row["name"] != "siderolabs/nvidia-open-gpu-kernel-modules-lts"]),
+    ),
+    f"{_FACTORY}.schematic.id": ("schematic", lambda reply: dataclasses.replace(reply, text="customization: {}\n\n")),
+    **{f"{cloud}.life.listed": _life(listed_after=500.0, unlisted_at=490.0) for cloud in CLOUDS},
+    **{f"{cloud}.life.states": _life(states=["booting-up"]) for cloud in CLOUDS},
+    **{f"{cloud}.life.price": _life(price_ratio=1.2) for cloud in CLOUDS},
+    **{f"{cloud}.life.up": _life(running_after=None) for cloud in CLOUDS},
+    **{f"{cloud}.life.end": _life(ended_after=None) for cloud in CLOUDS},
+    "lambda.gone.look": _gone_as(404, {"error": {"code": "global/not-found"}}),
+    "paperspace.gone.look": _gone_as(200, {"id": "ps1", "dtDeleted": None}),
+    "runpod.gone.look": _gone_as(200, {"id": "p", "status": "EXITED"}),
+    "vast.gone.look": _gone_as(200, {"instances": {"id": 1}}),
+}
+# the word of a pod's first look is in its course, too
+OF_THEIR_OWN["runpod.life.states"] = _life(states=["RUNNING", "booting-up"])
+
+
+# ---- targets
+
+
+class Subject:
+    """One service of the sandbox, and the module in front of it. ``recording`` is that of the last call."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+        self.lines: list[str] = []
+        self.warnings: list[str] = []
+        self.recording = ask.Recording()
+        self.stand: Stand | None = None
+        self.world = World(SimClock(speed=SPEED))
+        if service in STANDS:
+            self.stand = STANDS[service]()
+            self.world, self.app = self.stand.world, t.cast(App, self.stand.app)
+            self.params: dict[str, t.Any] = {f"{service}_api_url": self.stand.base, f"{service}_api_key": KEY}
+            self.table = ask.CLOUDS[service]
+            self.world.clock.run_at(200.0, 0)  # slow enough for what is measured in seconds
+        elif service == "image_factory":
+            self.app, self.params = image_factory.app(self.world), {"image_factory_url": _FACTORY_URL}
+            self.table = factory_facts.TABLE
+        else:
+            self._mesh()
+        self._deviating: Deviating | None = None
+
+    def _mesh(self) -> None:
+        own = self.service == "headscale"
+        tailnet = Tailnet(self.world.clock, self.world.random, lock=self.world.lock, profile=HEADSCALE if own else SAAS)
+        tailnet.v1_only = own
+        self.world.tailnet = tailnet
+        self.app = tailscale.app(self.world)
+        key = tailnet.create_key("auth", seconds=3600, description="tgp node", ephemeral=True, preauthorized=True, tags=["tag:gpu"])
+        tailnet.create_key("auth", seconds=3600, description="tgp other", ephemeral=True, preauthorized=True, tags=["tag:gpu"])
+        tailnet.join(key.secret, "tgp-node")
+        self.params = {"tailscale_api_url": _MESH_URL, "tailscale_api_token": self.world.secrets["TAILSCALE_API_KEY"]}
+        self.table = ask.MESHES[self.service]
+
+    @property
+    def secrets(self) -> set[str]:
+        given = {str(value) for name, value in self.params.items() if not name.endswith("_url")}
+        return {*given, *(value for value in self.world.secrets.values() if len(value) > 5)}
+
+    def transport(self, _url: str = "") -> httpx.BaseTransport:
+        return httpx.WSGITransport(app=self._deviating or self.app)  # type: ignore[arg-type]
+
+    def deviate(self, deviations: t.Sequence[Deviation], replies: Replies) -> Deviating:
+        self._deviating = Deviating(self.app, deviations, replies)
+        return self._deviating
+
+    def run(self, *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
+        """One call of the module, with the defaults of its options."""
+        defaults = {name: option.get("default") for name, option in provider_verify.SPEC["argument_spec"].items()}
+        task = Task(
+            params={**defaults, "provider": self.service, **self.params, **params},
+            check_mode=check,
+            clock=self.world.clock,
+            transport=self.transport,
+            warn=self.warnings.append,
+            progress=self.lines.append,
+        )
+        return execute(provider_verify.SPEC, provider_verify.run, task)
+
+    def recorded(self, monkeypatch: t.Any, **params: t.Any) -> Replies:
+        """What a call recorded, and the call must match everything."""
+        kept: list[ask.Recording] = []
+        from ansible_collections.tgp.gpu.plugins.module_utils.verify import verify
+
+        def keep() -> ask.Recording:
+            kept.append(ask.Recording())
+            return kept[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(verify, "Recording", keep)
+            result = self.run(**params)
+        assert not result.get("failed"), result["msg"]
+        return kept[-1].replies
+
+    def names(self) -> list[str]:
+        """Machines that are billed."""
+        return [one.name for one in self.world.machines.values() if one.ended is None]
+
+    def close(self) -> None:
+        if self.stand is not None:
+            self.stand.close()
+        else:
+            self.world.clock.close()
+
+
+def drawn(table: Table, replies: Replies, seed: int, count: int) -> list[Deviation]:
+    """``count`` deviations of facts that need no machine, drawn by seed. None lies inside of another one, which would hide it: a draw with too
+    many of these is repeated."""
+    rng = random.Random(seed)
+    return next(found for _try in range(50) if len(found := _draw(table, replies, rng, count)) == count)
+
+
+def _draw(table: Table, replies: Replies, rng: random.Random, count: int) -> list[Deviation]:
+    facts = [fact for fact in table.facts if not fact.rented]
+    rng.shuffle(facts)
+    found: list[Deviation] = []
+    current = dict(replies)
+    for fact in facts:
+        if len(found) == count:
+            break
+        one = deviation(table, fact, replies, rng)
+        if one is None:
+            continue
+        with contextlib.suppress(KeyError, TypeError, IndexError, AttributeError):
+            after = dict(with_change(current, one.question.name, one.change))
+            same_calls = all(ask.filled(call, after) == ask.filled(call, replies) for call in table.questions)
+            if same_calls and differing(table, after) == {*(other.fact for other in found), fact.id}:
+                found.append(one)
+                current = after
+    return found
