@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``verify_provider.yml`` as a user runs it against the sandbox: all clouds, the paid part, and ``kill -9`` in the middle of it."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from .box import Sandbox
+from .conftest import Start
+
+CLOUDS = ("lambda", "paperspace", "runpod", "vast")
+RENT = {"tgp_rent": True, "tgp_max_cost": "1.00"}
+HANGS = 3600.0
+CUTS: dict[str, dict[str, t.Any]] = {
+    "the create call is sent": {"kind": "hang", "method": "POST", "path": "/launch$"},
+    "the machine exists and its id is not known": {"kind": "hang_after", "method": "POST", "path": "/launch$"},
+    "the machine is watched": {"kind": "hang", "method": "GET", "path": "/instances/[0-9a-f]{32}$", "after_calls": 3},
+    "its end is asked for": {"kind": "hang", "method": "POST", "path": "/terminate$"},
+    "its end is accepted": {"kind": "hang_after", "method": "POST", "path": "/terminate$"},
+}
+
+
+@pytest.fixture(scope="module")
+def shared(start: Start) -> Sandbox:
+    return start(scenario="four-clouds", speed=120)
+
+
+def verify(provider: str, **more: t.Any) -> dict[str, t.Any]:
+    return {"documents": None, "extra_vars": {"tgp_provider": provider, **more}}
+
+
+def living(sandbox: Sandbox) -> list[str]:
+    return [one["name"] for one in sandbox.living()]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_all_facts_of_a_cloud_match_and_its_machine_is_gone(sandbox: Sandbox, cloud: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    run = sandbox.playbook("verify_provider", **verify(cloud, tgp_path=str(path), **RENT)).succeeded()
+    report = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert report["all_match"] and report["rented"] and report["counts"]["matches"] == len(report["facts"])
+    assert living(sandbox) == [] and f"{cloud}: of {len(report['facts'])} facts" in run.words
+    written = path.read_text(encoding="utf-8") + path.with_suffix(".json").read_text(encoding="utf-8")
+    secrets = {value for name, value in sandbox.variables.items() if "KEY" in name or "SECRET" in name}
+    assert len(secrets) > 4 and [one for one in secrets if one in written + run.text] == []
+
+
+def test_the_mesh_is_checked_by_the_same_playbook(sandbox: Sandbox) -> None:
+    run = sandbox.playbook("verify_provider", **verify("tailscale")).succeeded()
+    assert "0 differs" not in run.words and "tailscale: of" in run.words
+
+
+def test_a_dry_run_sends_nothing(sandbox: Sandbox) -> None:
+    before = sandbox.calls()
+    run = sandbox.playbook("verify_provider", **verify("runpod"), check=True).succeeded()
+    assert "GET /v2/pods" in run.words and "would rent nothing" in run.words
+    assert sandbox.calls() == before
+
+
+def test_a_fact_that_is_false_fails_the_playbook_and_is_named(sandbox: Sandbox) -> None:
+    sandbox.faults(
+        {"kind": "body", "service": "lambda", "path": "/ssh-keys$", "body": {"data": [{"id": "k1", "name": 7, "public_key": "k"}]}}
+    )
+    run = sandbox.playbook("verify_provider", **verify("lambda")).failed()
+    assert "Not as expected: lambda.keys.data.*.name." in run.words
+
+
+def test_a_mistyped_variable_is_refused(sandbox: Sandbox) -> None:
+    run = sandbox.playbook("verify_provider", **verify("lambda", tgp_max_cots="1.00")).failed()
+    assert "tgp_max_cots" in run.words and "tgp_max_cost" in run.words
+
+
+@pytest.mark.parametrize("moment", CUTS)
+def test_killed_while(sandbox: Sandbox, moment: str) -> None:
+    """``kill -9`` of the whole run, then the next call: nothing is left."""
+    sandbox.faults({**CUTS[moment], "service": "lambda", "seconds": HANGS})
+    run = sandbox.begin(*sandbox.arguments("verify_provider", **verify("lambda", **RENT)))
+    end = time.monotonic() + 90
+    while not sandbox.hits():
+        assert not run.ended and time.monotonic() < end, run.finish().text
+        time.sleep(0.02)
+    run.kill()
+    sandbox.clear_faults()
+    sandbox.playbook("verify_provider", **verify("lambda", **RENT)).succeeded()
+    assert living(sandbox) == []
