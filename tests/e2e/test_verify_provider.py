@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 import typing as t
 from pathlib import Path
@@ -90,3 +92,14 @@ def test_killed_while(sandbox: Sandbox, moment: str) -> None:
     sandbox.clear_faults()
     sandbox.playbook("verify_provider", **verify("lambda", **RENT)).succeeded()
     assert living(sandbox) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_run_that_is_told_to_stop_ends_its_machine(sandbox: Sandbox, number: signal.Signals) -> None:
+    """As Ctrl-C, and as a service manager, do it: the signal goes to the whole process group of ansible-playbook."""
+    run = sandbox.begin(*sandbox.arguments("verify_provider", **verify("lambda", **RENT)))
+    sandbox.until(lambda: bool(living(sandbox)), "a machine is rented", 60)
+    os.killpg(run.process.pid, number)
+    result = run.finish()
+    assert result.rc != 0 and "ended early: interrupted" in result.words
+    sandbox.until(lambda: not living(sandbox), "the machine ends", 30)

@@ -14,7 +14,7 @@ import yaml
 from .tree import ROOT
 
 ROUTES = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))["plugin_routing"]["modules"]
-OURS = {*ROUTES, *(path.stem for path in (ROOT / "plugins" / "action").glob("fleet_*.py"))}
+OURS = {*ROUTES, *(path.stem for name in ("fleet_*.py", "provider_*.py") for path in (ROOT / "plugins" / "action").glob(name))}
 STRICT = {"that": "lookup('tgp.gpu.variables', tgp_variables, strict=true) is mapping", "quiet": True}
 Task = dict[str, t.Any]
 

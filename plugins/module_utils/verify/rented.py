@@ -217,6 +217,8 @@ class Rental:
                 self.made = self.made or bool(error.details.get("instance_id"))
                 self.problem = f"{error.kind}: {_first_words(error)}"
                 self.task.warn(str(error))
+            except KeyboardInterrupt:
+                self.problem = "interrupted"  # the report is written all the same, and says so
             finally:
                 with undisturbed():
                     self._end()

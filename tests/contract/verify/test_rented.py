@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 import typing as t
 from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.ensure_instance import NamedInstance
+from ansible_collections.tgp.gpu.plugins.module_utils.verify import rented
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.rented import Rental, machine_name
 
 from .stage import CLOUDS, Subject
@@ -152,9 +156,8 @@ def test_an_interrupt_ends_the_machine(cloud: Subject, monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Rental, "_look", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        cloud.run(**RENT)
-    assert cloud.names() == []
+    result = cloud.run(**RENT)
+    assert result["failed"] and "ended early: interrupted" in result["msg"] and cloud.names() == []
 
 
 def test_what_cannot_be_ended_is_the_first_line(lambda_: Subject) -> None:
@@ -178,3 +181,22 @@ def test_machines_of_others_are_not_touched(lambda_: Subject) -> None:
     machine.details["tags"] = []
     result = lambda_.run(**RENT)
     assert result["failed"] and len(lambda_.names()) == 1
+
+
+def test_sigterm_ends_the_machine_and_a_second_one_does_not_disturb_that(lambda_: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(*_given: t.Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)  # the handler ends this
+
+    def end_disturbed(*given: t.Any) -> list[str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        return end(*given)
+
+    end = rented.end_all
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Rental, "_look", terminated)
+    monkeypatch.setattr(rented, "end_all", end_disturbed)
+    result = lambda_.run(**RENT)
+    assert "ended early: interrupted" in result["msg"]
+    assert lambda_.names() == [] and signal.getsignal(signal.SIGTERM) is before
