@@ -31,7 +31,7 @@ CUTS: dict[str, dict[str, t.Any]] = {
 
 @pytest.fixture(scope="module")
 def shared(start: Start) -> Sandbox:
-    return start(scenario="four-clouds", speed=120)
+    return start(scenario="four-clouds")
 
 
 def verify(provider: str, **more: t.Any) -> dict[str, t.Any]:

@@ -287,7 +287,8 @@ OF_THEIR_OWN["runpod.life.states"] = _life(states=["RUNNING", "booting-up"])
 class Subject:
     """One service of the sandbox, and the module in front of it. ``recording`` is that of the last call."""
 
-    def __init__(self, service: str) -> None:
+    def __init__(self, service: str, speed: float = 200.0) -> None:
+        """``speed``: of the world's clock where a machine can be rented, slow enough for what is measured in seconds."""
         self.service = service
         self.lines: list[str] = []
         self.warnings: list[str] = []
@@ -299,7 +300,7 @@ class Subject:
             self.world, self.app = self.stand.world, t.cast(App, self.stand.app)
             self.params: dict[str, t.Any] = {f"{service}_api_url": self.stand.base, f"{service}_api_key": KEY}
             self.table = ask.CLOUDS[service]
-            self.world.clock.run_at(200.0, 0)  # slow enough for what is measured in seconds
+            self.world.clock.run_at(speed, 0)
         elif service == "image_factory":
             self.app, self.params = image_factory.app(self.world), {"image_factory_url": _FACTORY_URL}
             self.table = factory_facts.TABLE

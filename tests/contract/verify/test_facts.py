@@ -17,14 +17,14 @@ SEEDS = (1, 2, 3)
 
 @pytest.fixture(params=SERVICES)
 def subject(request: pytest.FixtureRequest) -> t.Iterator[Subject]:
-    made = Subject(request.param)
+    made = Subject(request.param, 100.0)
     yield made
     made.close()
 
 
 @pytest.fixture(params=CLOUDS)
 def cloud(request: pytest.FixtureRequest) -> t.Iterator[Subject]:
-    made = Subject(request.param)
+    made = Subject(request.param, 100.0)
     yield made
     made.close()
 

@@ -18,7 +18,7 @@ from .stage import CLOUDS, SERVICES, Subject, drawn
 
 @pytest.fixture(params=SERVICES)
 def subject(request: pytest.FixtureRequest) -> t.Iterator[Subject]:
-    made = Subject(request.param)
+    made = Subject(request.param, 100.0)
     yield made
     made.close()
 
