@@ -32,7 +32,8 @@ from tests.contract.clouds.stands_vast import VastStand
 
 STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand)}
 CLOUDS = tuple(STANDS)
-SERVICES = (*CLOUDS, "tailscale", "headscale", "image_factory")
+HEADSCALE_V2 = "headscale-0.30"  # serves Tailscale's API
+SERVICES = (*CLOUDS, "tailscale", "headscale", HEADSCALE_V2, "image_factory")
 _MESH_URL, _FACTORY_URL = "https://mesh.test", "https://factory.test"
 
 
@@ -309,16 +310,16 @@ class Subject:
         self._deviating: Deviating | None = None
 
     def _mesh(self) -> None:
-        own = self.service == "headscale"
+        own = self.service != "tailscale"
         tailnet = Tailnet(self.world.clock, self.world.random, lock=self.world.lock, profile=HEADSCALE if own else SAAS)
-        tailnet.v1_only = own
+        tailnet.v1_only = self.service == "headscale"
         self.world.tailnet = tailnet
         self.app = tailscale.app(self.world)
         key = tailnet.create_key("auth", seconds=3600, description="tgp node", ephemeral=True, preauthorized=True, tags=["tag:gpu"])
         tailnet.create_key("auth", seconds=3600, description="tgp other", ephemeral=True, preauthorized=True, tags=["tag:gpu"])
         tailnet.join(key.secret, "tgp-node")
         self.params = {"tailscale_api_url": _MESH_URL, "tailscale_api_token": self.world.secrets["TAILSCALE_API_KEY"]}
-        self.table = ask.MESHES[self.service]
+        self.table = ask.MESHES["headscale" if self.service == "headscale" else "tailscale"]
 
     @property
     def secrets(self) -> set[str]:
@@ -336,7 +337,7 @@ class Subject:
         """One call of the module, with the defaults of its options."""
         defaults = {name: option.get("default") for name, option in provider_verify.SPEC["argument_spec"].items()}
         task = Task(
-            params={**defaults, "provider": self.service, **self.params, **params},
+            params={**defaults, "provider": self.service.partition("-")[0], **self.params, **params},
             check_mode=check,
             clock=self.world.clock,
             transport=self.transport,
