@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import signal
 import threading
 import typing as t
@@ -38,6 +39,7 @@ _RESERVE = Decimal("1.25")  # the end takes time, too: the watch ends when so ma
 _LEAST_WATCH = 120.0
 _DISK_GIB = 50
 _MOST_TRIES = 3
+_MOST_PAGES = 40
 _HOUR = Decimal(3600)
 
 
@@ -299,9 +301,7 @@ class Rental:
 
     def _look(self, watch: WatchCalls, seconds: float) -> None:
         """The list and the machine by its id, as they are answered."""
-        listing = Question(LISTED, "GET", watch.list_path, watch.list_params, pace=watch.list_pace)
-        reply = self.recording.add(LISTED, lambda: self.target.call(listing, watch.list_path, watch.list_params))
-        entry = self._entry_of(reply, watch)
+        reply, entry = self._listing(watch)
         if entry is None:
             self.recording.replies.pop(LISTED, None)  # the machines of others are none of the report's business
             if reply is not None and self.life.listed_after is None:
@@ -322,6 +322,20 @@ class Rental:
             found = values(answer.json, watch.entry)
             if found and isinstance(found[0], dict):
                 self._note(watch, found[0], seconds)
+
+    def _listing(self, watch: WatchCalls) -> tuple[Reply | None, dict[str, t.Any] | None]:
+        """The page of the list that shows the machine, else the last one, and its entry."""
+        params: dict[str, t.Any] = {}
+        reply, entry = None, None
+        for _page in range(_MOST_PAGES):
+            query = {**watch.list_params, **params}
+            question = Question(LISTED, "GET", watch.list_path, query, pace=watch.list_pace)
+            reply = self.recording.add(LISTED, functools.partial(self.target.call, question, watch.list_path, query))
+            entry = self._entry_of(reply, watch)
+            params = watch.more(reply.json) if reply is not None else {}
+            if entry is not None or not params:
+                break
+        return reply, entry
 
     def _entry_of(self, reply: Reply | None, watch: WatchCalls) -> dict[str, t.Any] | None:
         entries = values(reply.json, watch.entries) if reply is not None else []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.ensure_instance import NamedInstance
-from ansible_collections.tgp.gpu.plugins.module_utils.verify import rented
+from ansible_collections.tgp.gpu.plugins.module_utils.verify import ask, rented
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.rented import Rental, machine_name
 
 from .stage import CLOUDS, Subject
@@ -200,3 +201,19 @@ def test_sigterm_ends_the_machine_and_a_second_one_does_not_disturb_that(lambda_
     result = lambda_.run(**RENT)
     assert "ended early: interrupted" in result["msg"]
     assert lambda_.names() == [] and signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("service", ["paperspace", "vast"])
+def test_the_machine_is_found_on_a_later_page(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(service)
+    assert subject.stand is not None and subject.table.watch is not None
+    try:
+        for name in ("tgp-a1b2c3d4-train-00001", "tgp-a1b2c3d4-train-00002"):
+            subject.stand.cloud().launch(subject.stand.request(name=name))
+        looks = dataclasses.replace(subject.table.watch, list_params={"limit": 1})
+        monkeypatch.setitem(ask.CLOUDS, service, dataclasses.replace(subject.table, watch=looks))
+        result = subject.run(**RENT)
+        assert not result.get("failed"), result["msg"]
+        assert len(subject.names()) == 2 and machine_name(service) not in subject.names()
+    finally:
+        subject.close()

@@ -100,11 +100,17 @@ class Fact:
         return self.check(replies)
 
 
+def _one_page(_body: t.Any) -> dict[str, t.Any]:
+    """A list without pages."""
+    return {}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WatchCalls:
     """The read-only calls that show a rented machine. ``entries`` is the place of the list's entries, ``machine`` the path of one by its
     id, and ``entry`` its place in that answer. ``aspects``: the places in an entry of which a look records whether they are null, absent or
-    filled; ``word`` is the place of the state."""
+    filled; ``word`` is the place of the state. ``more``: what a page's answer asks for
+    the next one, empty = it was the last."""
 
     list_path: str
     entries: str
@@ -115,6 +121,7 @@ class WatchCalls:
     list_params: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     list_pace: str = ""
     machine_pace: str = ""
+    more: t.Callable[[t.Any], dict[str, t.Any]] = _one_page
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -223,9 +223,18 @@ FACTS: tuple[Fact, ...] = (
         "life.address", "A machine that is ready has a public address", "publicIp is filled", ("life",), _address_when_ready
     ),
 )
+
+
+def _more(body: t.Any) -> dict[str, t.Any]:
+    cursor = body.get("nextPage") if isinstance(body, dict) and body.get("hasMore") is True else None
+    return {"after": cursor} if isinstance(cursor, str) else {}
+
+
 TABLE = Table(
     "paperspace",
     QUESTIONS,
     FACTS,
-    WatchCalls("/v1/machines", "items.*", "/v1/machines/{}", "", "state", ("publicIp", "privateIp", "usageRate"), {"limit": 50}),
+    WatchCalls(
+        "/v1/machines", "items.*", "/v1/machines/{}", "", "state", ("publicIp", "privateIp", "usageRate"), {"limit": 50}, more=_more
+    ),
 )

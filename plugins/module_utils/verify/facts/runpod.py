@@ -239,9 +239,19 @@ FACTS: tuple[Fact, ...] = (
         why="A pod that exists is taken for gone.",
     ),
 )
+
+
+def _more(body: t.Any) -> dict[str, t.Any]:
+    paging = body.get("pagination") if isinstance(body, dict) else None
+    cursor = paging.get("nextCursor") if isinstance(paging, dict) and paging.get("hasNextPage") is True else None
+    return {"cursor": cursor} if isinstance(cursor, str) else {}
+
+
 TABLE = Table(
     "runpod",
     QUESTIONS,
     FACTS,
-    WatchCalls("/v2/pods", "pods.*", "/v2/pods/{}", "", "status", ("runtime", "startedAt", "dataCenterId", "cudaVersion")),
+    WatchCalls(
+        "/v2/pods", "pods.*", "/v2/pods/{}", "", "status", ("runtime", "startedAt", "dataCenterId", "cudaVersion"), more=_more
+    ),
 )

@@ -265,6 +265,13 @@ FACTS: tuple[Fact, ...] = (
         gone_expected="instances null, or no_such_instance or not_found under 404 or 200",
     ),
 )
+
+
+def _more(body: t.Any) -> dict[str, t.Any]:
+    token = body.get("next_token") if isinstance(body, dict) else None
+    return {"after_token": token} if isinstance(token, (str, int)) and token else {}
+
+
 TABLE = Table(
     "vast",
     QUESTIONS,
@@ -279,5 +286,6 @@ TABLE = Table(
         {"limit": 25},
         "list",
         "get",
+        _more,
     ),
 )
