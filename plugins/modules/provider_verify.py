@@ -21,12 +21,21 @@ author:
 options:
   provider:
     description:
-      - V(lambda), V(paperspace), V(runpod), V(vast), V(tailscale), V(headscale) or V(image_factory).
+      - V(lambda), V(paperspace), V(runpod), V(vast), V(webhook), V(tailscale), V(headscale) or V(image_factory).
       - Of V(tailscale) and V(headscale), what the server at O(tailscale_api_url) speaks is checked.
+      - Of V(webhook), the status endpoint of each own machine is checked. No machine is switched on or off.
     type: str
     required: true
+  documents:
+    description:
+      - Documents whose classes list the own machines, for O(provider=webhook). Each entry is a file, a folder, a glob pattern, or a document
+        written inline. Without it the machines are those of O(webhook_machines), or of the environment.
+      - No Secret is read, so the key of C(credentialsRef) has to be in O(webhook_auth_value).
+    type: list
+    elements: raw
+    default: []
   rent:
-    description: Also rent the cheapest machine for some minutes.
+    description: Also rent the cheapest machine for some minutes. Not possible with O(provider=webhook).
     type: bool
     default: false
   max_cost:
@@ -40,6 +49,9 @@ options:
     type: str
 requirements:
   - PyYAML >= 6.0
+  - cronsim >= 2.6 (for documents)
+  - jsonschema >= 4.20 (for documents)
+  - tzdata >= 2024.1 (where the system has no time zones)
 extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
@@ -67,6 +79,16 @@ EXAMPLES = r"""
     rent: true
     max_cost: "1.00"
     path: lambda.md
+
+- name: Check whether a power service of one's own keeps its contract
+  tgp.gpu.provider_verify:
+    provider: webhook
+    webhook_machines:
+      - name: rack-1
+        gpu_count: 1
+        scale_up_endpoint: /rack-1/start
+        scale_down_endpoint: /rack-1/stop
+        status_endpoint: /rack-1/status
 """
 
 RETURN = r"""
@@ -108,6 +130,7 @@ from ..module_utils.verify.verify import verify_run
 SPEC = dict(
     argument_spec=dict(
         provider=dict(type="str", required=True),
+        documents=dict(type="list", elements="raw", default=[]),
         rent=dict(type="bool", default=False),
         max_cost=dict(type="str"),
         path=dict(type="path"),

@@ -27,9 +27,10 @@ from .facts.mesh import HEADSCALE, TAILSCALE
 CLOUDS: dict[str, Table] = {table.service: table for table in (lambda_cloud.TABLE, paperspace.TABLE, runpod.TABLE, vast.TABLE)}
 MESHES = {"tailscale": TAILSCALE, "headscale": HEADSCALE}
 FACTORY = "image_factory"
-SERVICES = (*CLOUDS, *MESHES, FACTORY)
-_INVALID = {"authorization": "Bearer tgp-verify-provider-invalid-key"}
-_ANSWERS = frozenset(range(300, 500)) - {429}
+OWN = "webhook"
+SERVICES = (*CLOUDS, OWN, *MESHES, FACTORY)
+INVALID = {"authorization": "Bearer tgp-verify-provider-invalid-key"}
+ANSWERS = frozenset(range(300, 500)) - {429}
 
 
 class CloudWithConnection(Cloud, t.Protocol):
@@ -53,12 +54,12 @@ class VerifyTarget:
             "params": dict(params) or None,
             "json": question.json,
             "pace": question.pace,
-            "ok": _ANSWERS | set(question.also),
+            "ok": ANSWERS | set(question.also),
             "idempotent": True,
             "resend_rate_limited": self.api.retry,
         }
         if not question.credential:
-            return self.api.call(question.method, path, headers=_INVALID, **options)
+            return self.api.call(question.method, path, headers=INVALID, **options)
         if self.session is not None:
             return self.session.call(question.method, path, scope="", **options)
         return self.api.call(question.method, path, **options)
@@ -73,11 +74,6 @@ def service_named(task: Task) -> str:
     known = canonical_cloud(name) or name.strip().lower().replace("-", "_")
     if known in SERVICES:
         return known
-    if known == "webhook":
-        raise errors.InvalidInput(
-            f"{option}: webhook has no facts to verify, since its endpoints are your own.",
-            remedy="tgp.gpu.validate checks own machines.",
-        )
     raise errors.InvalidInput(f"{option} must be one of {', '.join(SERVICES)}, got {name!r}.")
 
 

@@ -17,8 +17,9 @@ from ..core.http import Api
 from ..core.task import Task
 from ..providers.base import Cloud
 from ..units.values import parse_money, print_money
-from .ask import CLOUDS, FACTORY, MESHES, Recording, VerifyTarget, ask_all, open_target, service_named
+from .ask import CLOUDS, FACTORY, MESHES, OWN, Recording, VerifyTarget, ask_all, open_target, service_named
 from .facts.fact import Table
+from .own_machines import open_own_machines
 from .rented import Budget, Rental, affordable_offers, end_all, launched_before, machine_name, query_for
 from .report import Json, build, failing, markdown, summary
 
@@ -30,9 +31,9 @@ def verify_run(task: Task) -> Json:
     """The result of the module. TgpError with the report when something does not match."""
     service = service_named(task)
     cap = _cap(task, service)
-    if task.check_mode and cap is None:
+    if task.check_mode and cap is None and service != OWN:
         return _dry_run(task, _table_before(service), None)
-    target = open_target(task, service)
+    target = open_own_machines(task) if service == OWN else open_target(task, service)
     try:
         if task.check_mode:
             return _dry_run(task, target.table, _budgets(task, target, cap))
@@ -46,6 +47,11 @@ def _cap(task: Task, service: str) -> Decimal | None:
     cap = task.read("max_cost", parse_money)
     if not task.params["rent"]:
         return None
+    if service == OWN:
+        raise errors.InvalidInput(
+            f"{task.called('rent')}: own machines are never switched by this check.",
+            remedy="Try one that is off with tgp.gpu.webhook_machine, first with state present, then with state absent.",
+        )
     if service not in CLOUDS:
         raise errors.InvalidInput(
             f"{task.called('rent')}: nothing can be rented from {service}.", remedy=f"It is for {', '.join(CLOUDS)}."
@@ -197,7 +203,9 @@ def _not_all(report: Json, result: Json) -> errors.TgpError:
     names = ", ".join(row["id"] for row in failing(report)) or "none"
     error = errors.TgpError(
         f"{first}{summary(report)}. Not as expected: {names}.{problem}",
-        remedy="Attach the report to an issue; it holds no secret, address or id.",
+        remedy="Compare your power service with its contract in docs/reference/clouds.md."
+        if report["service"] == OWN
+        else "Attach the report to an issue; it holds no secret, address or id.",
     )
     error.result = result
     return error

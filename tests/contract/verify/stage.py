@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -17,15 +18,17 @@ import httpx
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.verify import ask
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import image_factory as factory_facts
+from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import webhook as webhook_facts
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts.fact import Fact, FactOutcome, Question, Replies, Reply, Table
+from ansible_collections.tgp.gpu.plugins.module_utils.verify.own_machines import NOBODY
 from ansible_collections.tgp.gpu.plugins.modules import provider_verify
 
 from sandbox import image_factory, tailscale
 from sandbox.clock import SimClock
 from sandbox.tailnet import HEADSCALE, SAAS, Tailnet
-from sandbox.world import World
+from sandbox.world import Machine, World
 from sandbox.wsgi import App, Environ, StartResponse
-from tests.contract.clouds.stands import KEY, SPEED, LambdaStand, Stand
+from tests.contract.clouds.stands import KEY, SPEED, LambdaStand, Stand, WebhookStand
 from tests.contract.clouds.stands_paperspace import PaperspaceStand
 from tests.contract.clouds.stands_runpod import RunpodStand
 from tests.contract.clouds.stands_vast import VastStand
@@ -33,7 +36,9 @@ from tests.contract.clouds.stands_vast import VastStand
 STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand)}
 CLOUDS = tuple(STANDS)
 HEADSCALE_V2 = "headscale-0.30"  # serves Tailscale's API
-SERVICES = (*CLOUDS, "tailscale", "headscale", HEADSCALE_V2, "image_factory")
+OWN = "webhook"
+OWN_MACHINES = (1, 2, 3, 4)  # of one, two facts at most can be false and not hide each other
+SERVICES = (*CLOUDS, OWN, "tailscale", "headscale", HEADSCALE_V2, "image_factory")
 _MESH_URL, _FACTORY_URL = "https://mesh.test", "https://factory.test"
 
 
@@ -54,7 +59,7 @@ class Deviation:
         asked = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         wanted = {name: [str(value)] for name, value in params.items() if value is not None}
         sent = environ.get("HTTP_AUTHORIZATION", "")
-        bad = sent == ask._INVALID["authorization"]
+        bad = sent == ask.INVALID["authorization"]
         same = quote(environ.get("PATH_INFO", "")).endswith(path) and environ["REQUEST_METHOD"] == self.question.method
         probe = not sent and path.startswith("/node")  # which API a mesh speaks is asked without a credential
         return (
@@ -75,15 +80,40 @@ def _same_body(environ: Environ, wanted: t.Any) -> bool:
     return bool(json.loads(body) == wanted)
 
 
-class Deviating:
-    """``app``, whose answers are changed by the deviations."""
+class OwnCall(t.NamedTuple):
+    """A question about an own machine as the power service gets it: the ``nth`` call of this path with this header."""
 
-    def __init__(self, app: App, deviations: t.Sequence[Deviation], replies: Replies) -> None:
-        self._app, self._deviations, self._replies = app, deviations, replies
+    path: str
+    authorization: str
+    nth: int = 1
+
+
+class Deviating:
+    """``app``, whose answers are changed by the deviations. ``own``: the calls of questions whose path is in words; ``pause`` passes the
+    world's time before an answer."""
+
+    def __init__(
+        self,
+        app: App,
+        deviations: t.Sequence[Deviation],
+        replies: Replies,
+        own: t.Mapping[str, OwnCall],
+        pause: t.Callable[[float], None],
+    ) -> None:
+        self._app, self._deviations, self._replies, self._own, self._pause = app, deviations, replies, own, pause
+        self._sent: collections.Counter[OwnCall] = collections.Counter()
         self.struck: set[str] = set()
 
+    def _met(self, environ: Environ) -> list[Deviation]:
+        if not self._own:
+            return [one for one in self._deviations if one.meets(environ, self._replies)]
+        call = OwnCall(environ["PATH_INFO"], environ.get("HTTP_AUTHORIZATION", ""))
+        self._sent[call] += 1
+        nth = call._replace(nth=self._sent[call])
+        return [one for one in self._deviations if self._own[one.question.name] == nth]
+
     def __call__(self, environ: Environ, start_response: StartResponse) -> t.Iterable[bytes]:
-        met = [one for one in self._deviations if one.meets(environ, self._replies)]
+        met = self._met(environ)
         if not met:
             return self._app(environ, start_response)
         kept: list[t.Any] = []
@@ -98,6 +128,7 @@ class Deviating:
         content = reply.text if reply.json is None else json.dumps(reply.json)
         sent = {**reply.headers, "content-type": reply.media}
         sent.pop("content-length", None)
+        self._pause(float(sent.pop(webhook_facts.SECONDS, 0)))
         start_response(f"{reply.status} Changed", [*sent.items(), ("content-length", str(len(content.encode())))])
         return [content.encode()]
 
@@ -278,11 +309,39 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
     "runpod.gone.look": _gone_as(200, {"id": "p", "status": "EXITED"}),
     "vast.gone.look": _gone_as(200, {"instances": {"id": 1}}),
 }
+for _number in OWN_MACHINES:
+    _name = f"machine_{_number}"
+    OF_THEIR_OWN |= {
+        f"webhook.{_name}.http": (_name, lambda reply: dataclasses.replace(reply, status=404)),
+        f"webhook.{_name}.redirect": (
+            _name,
+            lambda reply: dataclasses.replace(reply, status=302, headers={**reply.headers, "location": "https://other.test/"}),
+        ),
+        f"webhook.{_name}.body": (_name, lambda reply: dataclasses.replace(reply, json=["off"])),
+        f"webhook.{_name}.word": (_name, _in_json("state", lambda _word: "poweredOff")),
+        f"webhook.{_name}.again": (f"again_{_number}", _in_json("state", lambda _word: "ON")),
+        f"webhook.{_name}.seconds": (_name, _header(webhook_facts.SECONDS, "7.5")),
+    }
+OF_THEIR_OWN["webhook.unknown_1"] = ("unknown_1", lambda reply: dataclasses.replace(reply, status=200, json={"state": "off"}))
 # the word of a pod's first look is in its course, too
 OF_THEIR_OWN["runpod.life.states"] = _life(states=["RUNNING", "booting-up"])
 
 
 # ---- targets
+
+
+def own_machines(count: int) -> list[dict[str, t.Any]]:
+    """rack-1 and so on, as the option takes them."""
+    return [
+        {
+            "name": f"rack-{number}",
+            "gpu_count": 1,
+            "scale_up_endpoint": f"/rack-{number}/start",
+            "scale_down_endpoint": f"/rack-{number}/stop",
+            "status_endpoint": f"/rack-{number}/status",
+        }
+        for number in range(1, count + 1)
+    ]
 
 
 class Subject:
@@ -294,6 +353,7 @@ class Subject:
         self.lines: list[str] = []
         self.warnings: list[str] = []
         self.recording = ask.Recording()
+        self.own: dict[str, OwnCall] = {}
         self.stand: Stand | None = None
         self.world = World(SimClock(speed=SPEED))
         if service in STANDS:
@@ -302,12 +362,33 @@ class Subject:
             self.params: dict[str, t.Any] = {f"{service}_api_url": self.stand.base, f"{service}_api_key": KEY}
             self.table = ask.CLOUDS[service]
             self.world.clock.run_at(speed, 0)
+        elif service == OWN:
+            self._own_machines()
         elif service == "image_factory":
             self.app, self.params = image_factory.app(self.world), {"image_factory_url": _FACTORY_URL}
             self.table = factory_facts.TABLE
         else:
             self._mesh()
         self._deviating: Deviating | None = None
+
+    def _own_machines(self) -> None:
+        self.stand = stand = WebhookStand()
+        self.world, self.app = stand.world, t.cast(App, stand.app)
+        self.world.clock.run_at(1.0, 0)
+        self.params = {"webhook_url": stand.base, "webhook_auth_value": KEY, "webhook_machines": own_machines(4)}
+        last, now = self.world.machines["rack-3"], self.world.clock.now()
+        self.world.machines["rack-4"] = Machine("rack-4", OWN, "rack-4", "rack-4", last.offer, now, state="off", ended=now)
+        self.table = webhook_facts.table(
+            [True for _number in OWN_MACHINES], [webhook_facts.PowerService(1, named=True, keyed=True)], 5.0
+        )
+        for number in OWN_MACHINES:
+            for nth, name in enumerate(("machine", "again"), 1):
+                self.own[f"{name}_{number}"] = OwnCall(f"/rack-{number}/status", KEY, nth)
+        self.own |= {
+            "unknown_1": OwnCall(f"/{NOBODY}/status", KEY),
+            "no_key_1": OwnCall("/rack-1/status", ""),
+            "bad_key_1": OwnCall("/rack-1/status", ask.INVALID["authorization"]),
+        }
 
     def _mesh(self) -> None:
         own = self.service != "tailscale"
@@ -323,14 +404,14 @@ class Subject:
 
     @property
     def secrets(self) -> set[str]:
-        given = {str(value) for name, value in self.params.items() if not name.endswith("_url")}
+        given = {str(value) for name, value in self.params.items() if not name.endswith(("_url", "_machines"))}
         return {*given, *(value for value in self.world.secrets.values() if len(value) > 5)}
 
     def transport(self, _url: str = "") -> httpx.BaseTransport:
         return httpx.WSGITransport(app=self._deviating or self.app)  # type: ignore[arg-type]
 
     def deviate(self, deviations: t.Sequence[Deviation], replies: Replies) -> Deviating:
-        self._deviating = Deviating(self.app, deviations, replies)
+        self._deviating = Deviating(self.app, deviations, replies, self.own, self.world.clock.advance)
         return self._deviating
 
     def run(self, *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:

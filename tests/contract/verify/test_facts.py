@@ -77,9 +77,10 @@ def test_each_fact_can_be_false_alone(subject: Subject, monkeypatch: pytest.Monk
 
 def test_facts_are_told_whole() -> None:
     from ansible_collections.tgp.gpu.plugins.module_utils.verify import ask
-    from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import image_factory
+    from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import image_factory, webhook
 
-    tables = [*ask.CLOUDS.values(), *ask.MESHES.values(), image_factory.TABLE]
+    own = webhook.table([True, False], [webhook.PowerService(1, named=False, keyed=False)], 5.0)
+    tables = [*ask.CLOUDS.values(), *ask.MESHES.values(), image_factory.TABLE, own]
     ids = [fact.id for table in tables for fact in table.facts]
     assert len(ids) == len(set(ids))
     for table in tables:

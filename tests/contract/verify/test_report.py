@@ -11,9 +11,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.verify.own_machines import NOBODY
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.report import MASK, build, markdown, scrub
 
-from .stage import CLOUDS, SERVICES, Subject, drawn
+from .stage import CLOUDS, OWN, SERVICES, Subject, drawn
 
 
 @pytest.fixture(params=SERVICES)
@@ -50,7 +51,9 @@ def test_no_secret_address_or_id_is_in_the_report(
     private: set[str] = set()
     for machine in subject.world.machines.values():
         private |= {text for text in (machine.id, machine.ip, machine.private_ip) if text}
-    assert bool(private) is bool(renting)
+    assert bool(private) is (bool(renting) or subject.service == OWN)
+    if subject.service == OWN:
+        private |= {"power.test", "/status", NOBODY, "x-tgp"}
     assert [one for one in private for text in texts[:3] if one in text] == []  # the lines on the screen name machines
     for text in texts[:2]:
         assert not re.search(r"\b\d{1,3}(\.\d{1,3}){3}\b|\w@\w|https?://", text)
@@ -122,7 +125,8 @@ def test_a_dry_run_with_rent_shows_what_it_would_cost(rented: Subject) -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"provider": "webhook"}, "your own"),
+        ({"provider": "webhook"}, "describes no power webhook machine"),
+        ({"provider": "webhook", "rent": True, "max_cost": "1.00"}, "own machines are never switched"),
         ({"provider": "lamda"}, "must be one of"),
         ({"rent": True}, "max_cost must be above 0"),
         ({"rent": True, "max_cost": "0"}, "max_cost must be above 0"),

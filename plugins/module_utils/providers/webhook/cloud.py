@@ -25,7 +25,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api, check_headers
+from ...core.http import Answer, Api, check_headers
 from ...core.rate_limit import RetryPolicy, resend
 from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
@@ -193,6 +193,24 @@ class WebhookCloud(NothingBeside):
             return "on", ""
         return asked or "off", ""
 
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        return tuple(self._machines.values())
+
+    @property
+    def key_header(self) -> str:
+        """The header that carries the key; empty without a key."""
+        return next(iter(self._headers), "")
+
+    @property
+    def timeout(self) -> float:
+        return self._timeout
+
+    def get(self, endpoint: str, *, ok: t.Collection[int], headers: t.Mapping[str, str] | None = None) -> Answer:
+        """What a status endpoint answers, whatever it says. ``headers`` replace the one with the key."""
+        api, path = self._api(endpoint)
+        return api.call("GET", path, headers=self._headers if headers is None else headers, ok=ok)
+
     def _status(self, machine: Machine) -> str:
         api, path = self._api(machine.status_endpoint)
         answer = api.get(path, headers=self._headers)
@@ -301,24 +319,31 @@ class WebhookCloud(NothingBeside):
         """The client for the endpoint's host, and what comes after the host. An address may hold a secret: it is registered."""
         parts = urlsplit(endpoint)
         redact.register(*_secrets_of(parts))
-        host = parts.netloc.rpartition("@")[2]
-        origin = f"{parts.scheme}://{host}"
-        key = f"{parts.scheme}://{parts.netloc}"
-        transport = self._transport(origin)
-        if self._resolve is not None or transport is None:
+        if self._resolve is not None or self._transport(_origin_of(parts)) is None:
             _check_name(parts.hostname or "", self._resolve or _addresses_of)
+        return self.connection(endpoint), f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+
+    def connection(self, endpoint: str) -> Api:
+        """The client for the endpoint's host. It asks the network nothing."""
+        parts = urlsplit(endpoint)
+        key = f"{parts.scheme}://{parts.netloc}"
         if key not in self._apis:
             self._apis[key] = Api(
                 "webhook",
-                origin,
+                _origin_of(parts),
                 auth=(unquote(parts.username), unquote(parts.password or "")) if parts.username else None,
-                transport=transport,
+                transport=self._transport(_origin_of(parts)),
                 timeout=self._timeout,
                 retry=RetryPolicy(tries=1),
                 clock=self._clock,
                 auth_hint="Check WEBHOOK_AUTH_VALUE (option webhook_auth_value) and the header's name.",
             )
-        return self._apis[key], f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        return self._apis[key]
+
+
+def _origin_of(address: SplitResult) -> str:
+    """Scheme, host and port, without user and password."""
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
 
 
 def _may_be_resent(error: errors.TgpError) -> bool:
