@@ -109,7 +109,7 @@ def _machine_facts(number: int, timeout: float) -> t.Iterator[Fact]:
 
     def check_seconds(replies: Replies) -> Verdict:
         seconds = float(replies[name].headers[SECONDS])
-        return verdict(seconds <= timeout, f"within {max(1, math.ceil(seconds))} s")
+        return verdict(seconds <= timeout, f"within {max(1, math.ceil(seconds * 10)) / 10:g} s")
 
     yield _look.fact(f"{name}.http", f"{call} is answered 2xx", "HTTP 2xx", (name,), check_status)
     yield _look.fact(
