@@ -34,7 +34,10 @@ class Switches:
     ``pace_form`` of a 429: text, detail, json, or mixed (text and json in turn); ``retry_after`` adds the header, and its number to JSON.
     ``search_quota`` searches a day, 0 = no limit.
     ``low_bid_status`` of a bid too low. ``boot_error_text`` is what a boot that failed says; ``dead_status`` what a dead one shows.
-    ``log_seconds`` until requested logs can be fetched. ``kept_seconds``: after its end a stopped contract is kept so long.
+    ``log_seconds`` until requested logs can be fetched, ``log_missing``: the status until then (404 or 403); ``empty_logs``: so many of the
+    next logs are empty. ``onstart_runs``: virtual machines run their start script, ``onstart_after`` seconds after they run; what it prints
+    is in the log if it goes ``onstart_to`` the console, stdout or both. ``guest``: what its commands say, like "driver= kernel=6.1.0"
+    (vast_guest.py has the names). ``kept_seconds``: after its end a stopped contract is kept so long.
     """
 
     credit: Decimal = Decimal(1000)
@@ -61,6 +64,12 @@ class Switches:
     boot_error_text: str = "Error response from daemon: failed to create task: OCI runtime create failed"
     dead_status: str = "offline"
     log_seconds: float = 1.0
+    log_missing: int = 404
+    empty_logs: int = 0
+    onstart_runs: bool = True
+    onstart_after: float = 30.0
+    onstart_to: str = "both"
+    guest: str = ""
     kept_seconds: float = 48 * 3600.0
 
     CHOICES: t.ClassVar[dict[str, tuple[t.Any, ...]]] = {
@@ -69,6 +78,8 @@ class Switches:
         "gone_twice": ("404", "false"),
         "pace_form": ("text", "detail", "json", "mixed"),
         "dead_status": ("offline", "exited", "unknown"),
+        "log_missing": (403, 404),
+        "onstart_to": ("both", "console", "stdout"),
     }
 
     def turn(self, chosen: t.Mapping[str, t.Any]) -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import flask
 
+from . import vast_guest as guest
 from . import vast_life as life
 from .vast_account import Account
 from .vast_errors import Refused, body, invalid, no_such_instance
@@ -77,7 +78,10 @@ def routes(service: flask.Flask, world: World) -> None:
     def request_logs(number: int) -> t.Any:
         wanted = body()
         with world.lock:
-            text = _log(find(world, number), wanted)
+            text = _log(world, find(world, number), wanted)
+            if account.switches.empty_logs > 0:
+                account.switches.empty_logs -= 1
+                text = ""
             token = secrets.token_hex(16)
             account.logs[token] = (world.clock.seconds() + account.switches.log_seconds, text)
         return flask.jsonify({"success": True, "result_url": f"{flask.request.host_url}logs/{token}.log"})
@@ -89,7 +93,9 @@ def routes(service: flask.Flask, world: World) -> None:
             return flask.Response("<Error><Code>InvalidArgument</Code></Error>", 400, mimetype="application/xml")
         ready, text = account.logs.get(token, (float("inf"), ""))
         if world.clock.seconds() < ready:
-            return flask.Response("<Error><Code>NoSuchKey</Code></Error>", 404, mimetype="application/xml")
+            status = account.switches.log_missing
+            code = "NoSuchKey" if status == 404 else "AccessDenied"
+            return flask.Response(f"<Error><Code>{code}</Code></Error>", status, mimetype="application/xml")
         return flask.Response(text, mimetype="text/plain")
 
 
@@ -158,8 +164,8 @@ def _destroy(world: World, account: Account, numbers: list[int]) -> dict[str, t.
     return {"success": True}
 
 
-def _log(machine: Machine, wanted: dict[str, t.Any]) -> str:
-    """The last lines of the console, those with the filter in them."""
+def _log(world: World, machine: Machine, wanted: dict[str, t.Any]) -> str:
+    """The last lines of the console and of the start script, those with the filter in them."""
     try:
         last = int(wanted.get("tail", 1000))
     except (TypeError, ValueError):
@@ -167,6 +173,6 @@ def _log(machine: Machine, wanted: dict[str, t.Any]) -> str:
     if str(wanted.get("daemon_logs", "")).lower() == "true":
         lines = [f"{moment.isoformat()} {step} {text}".rstrip() for moment, step, text in machine.steps]
     else:
-        lines = list(machine.console)
+        lines = [*machine.console, *guest.printed(world, machine)]
     lines = [line for line in lines if str(wanted.get("filter") or "") in line]
     return "".join(f"{line}\n" for line in lines[-last:])
