@@ -38,6 +38,13 @@ options:
     description: Also rent the cheapest machine for some minutes. Not possible with O(provider=webhook).
     type: bool
     default: false
+  lane:
+    description:
+      - What to rent with O(rent=true), by what it is used for - V(kubelet) is a machine that can become a node, V(service) a container.
+      - Default is V(service) where O(provider) has containers (V(runpod), V(vast)), else V(kubelet).
+      - A virtual machine of V(vast) (V(kubelet)) also runs a start script, which says in the machine's log what lane V(kubelet) needs.
+    type: str
+    choices: [kubelet, service]
   max_cost:
     description: Dollars, as text, that the machine may cost. Needed with O(rent=true).
     type: str
@@ -89,13 +96,21 @@ EXAMPLES = r"""
         scale_up_endpoint: /rack-1/start
         scale_down_endpoint: /rack-1/stop
         status_endpoint: /rack-1/status
+
+- name: Find out whether virtual machines of Vast.ai can become nodes
+  tgp.gpu.provider_verify:
+    provider: vast
+    rent: true
+    lane: kubelet
+    max_cost: "1.00"
+    path: vast-vm.md
 """
 
 RETURN = r"""
 report:
   description:
-    - C(service), C(when), C(rented), C(left_behind) (machines that could not be terminated), C(problem), C(cost), C(counts) by outcome,
-      C(all_match) and C(facts).
+    - C(service), C(when), C(rented), C(lane) (of the rented machine), C(left_behind) (machines that could not be terminated), C(problem),
+      C(cost), C(counts) by outcome, C(all_match) and C(facts).
     - Each fact has C(id), C(statement), C(expected), C(seen), C(outcome) (matches, differs, not seen, no answer, not checked), C(consequence),
       C(source) and C(basis) (documented, recorded, unverified). Empty in check mode.
   returned: always
@@ -132,6 +147,7 @@ SPEC = dict(
         provider=dict(type="str", required=True),
         documents=dict(type="list", elements="raw", default=[]),
         rent=dict(type="bool", default=False),
+        lane=dict(type="str", choices=["kubelet", "service"]),
         max_cost=dict(type="str"),
         path=dict(type="path"),
         image_factory_url=dict(type="str"),

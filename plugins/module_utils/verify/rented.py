@@ -23,12 +23,14 @@ from ..core.files import state_folder
 from ..core.task import Task
 from ..model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery
 from ..planner.offers.ranking import price_verdict
+from ..planner.offers.requirements import good_enough
 from ..providers.base import Cloud
 from ..providers.ensure_instance import NamedInstance
 from ..providers.launch_record import LaunchRecord
 from ..units.values import print_money
 from .ask import Recording, VerifyTarget
-from .facts.fact import LIFE, Question, Replies, Reply, WatchCalls, values
+from .boot_log import BootLog
+from .facts.fact import LIFE, BootScript, Question, Replies, Reply, Table, WatchCalls, values
 from .facts.life import GONE, LISTED, MACHINE
 
 IMAGE = "docker.io/library/busybox:stable"
@@ -37,7 +39,9 @@ _POLL = 10.0
 _ENDS_WITHIN = 900.0  # seconds for which the end of the machine is awaited
 _RESERVE = Decimal("1.25")  # the end takes time, too: the watch ends when so many times the cost is the cap
 _LEAST_WATCH = 120.0
-_DISK_GIB = 50
+_LOGGED_WITHIN = 600.0  # seconds for which the log of a machine that runs is read again
+_READ = 30.0  # seconds that one read may take
+_DISK_GIB, _VM_DISK_GIB = 50, 64
 _MOST_TRIES = 3
 _MOST_PAGES = 40
 _HOUR = Decimal(3600)
@@ -62,15 +66,17 @@ class Budget(t.NamedTuple):
         return self.spent(seconds) * _RESERVE >= self.cap
 
 
-def affordable_offers(cloud: Cloud, offers: t.Iterable[Offer], cap: Decimal, option: str) -> list[Budget]:
-    """The cheapest offers that fit under the cap, cheapest first. InvalidInput, which names the cap's ``option``, when there is none."""
+def affordable_offers(cloud: Cloud, lane: Lane, offers: t.Iterable[Offer], cap: Decimal, option: str) -> list[Budget]:
+    """The cheapest offers for the lane that fit under the cap, cheapest first. InvalidInput, which names the cap's ``option``, when there is
+    none."""
     usable = [
         (offer.price_hour, offer)
         for offer in offers
         if offer.available != 0 and offer.gpu_count and not offer.spot and offer.price_hour is not None and offer.price_hour > 0
+        if lane is Lane.SERVICE or good_enough(offer, cloud.facts.node_quality)
     ]
     if not usable:
-        raise errors.LaunchRefused(f"{cloud.facts.cloud} offers nothing with a price now.", reason="capacity")
+        raise errors.LaunchRefused(f"{cloud.facts.cloud} offers nothing with a price for lane {lane.value} now.", reason="capacity")
     usable.sort(key=lambda pair: (pair[0], pair[1].id))
     longest = float(cloud.facts.registration_timeout)
     budgets = []
@@ -88,15 +94,22 @@ def affordable_offers(cloud: Cloud, offers: t.Iterable[Offer], cap: Decimal, opt
     return budgets
 
 
-def query_for(cloud: Cloud) -> OfferQuery:
+def default_lane(lanes: t.Sequence[Lane]) -> Lane:
     """Containers where the cloud has them: they are the cheapest, and need no payload."""
-    lanes = (Lane.SERVICE,) if Lane.SERVICE in cloud.facts.lanes else ()
-    return OfferQuery(gpu_counts=(1,), disk_gib=_DISK_GIB, spot=False, lanes=lanes)
+    return Lane.SERVICE if Lane.SERVICE in lanes else lanes[0]
 
 
-def request_for(cloud: Cloud, budget: Budget, replies: Replies, now: datetime) -> LaunchRequest:
-    """A machine without payload. Its mark says since when it exists."""
-    contained = Lane.SERVICE in cloud.facts.lanes
+def query_for(cloud: Cloud, lane: Lane) -> OfferQuery:
+    """What can be rented for the lane, with one GPU."""
+    mixed = Lane.SERVICE in cloud.facts.lanes
+    disk = _VM_DISK_GIB if mixed and lane is not Lane.SERVICE else _DISK_GIB
+    return OfferQuery(gpu_counts=(1,), disk_gib=disk, spot=False, lanes=(lane,) if mixed else ())
+
+
+def request_for(
+    cloud: Cloud, lane: Lane, budget: Budget, replies: Replies, now: datetime, script: BootScript | None = None
+) -> LaunchRequest:
+    """A machine that joins nothing. Its mark says since when it exists. ``script``: what it runs when it boots."""
     settings = {}
     if cloud.facts.cloud == "lambda" and "keys" in replies:
         names = sorted(one for one in values(replies["keys"].json, "data.*.name") if isinstance(one, str))
@@ -104,11 +117,19 @@ def request_for(cloud: Cloud, budget: Budget, replies: Replies, now: datetime) -
     return LaunchRequest(
         name=machine_name(cloud.facts.cloud),
         offer=budget.offer,
-        container=Container(IMAGE, _COMMAND) if contained else None,
+        container=Container(IMAGE, _COMMAND) if lane is Lane.SERVICE else None,
+        user_data=script.script if script else None,
+        environment=script.environment if script else {},
         marks={"created": str(int(now.timestamp())), "purpose": "verify-provider"},
         max_price_hour=budget.price_hour,
         settings=settings,
     )
+
+
+def boot_script(table: Table, lane: Lane) -> BootScript | None:
+    """What a machine of the lane is to run, if anything."""
+    script = table.boot_script
+    return script if script is not None and script.lane == lane.value else None
 
 
 # ---- a call that was killed
@@ -199,6 +220,7 @@ class Rental:
     task: Task
     target: VerifyTarget
     cloud: Cloud
+    lane: Lane
     recording: Recording
     budgets: t.Sequence[Budget]
     life: Life = dataclasses.field(default_factory=Life)
@@ -215,6 +237,7 @@ class Rental:
             try:
                 self._launch()
                 self._watch()
+                self._read_log()
             except errors.TgpError as error:
                 self.made = self.made or bool(error.details.get("instance_id"))
                 self.problem = f"{error.kind}: {_first_words(error)}"
@@ -239,7 +262,8 @@ class Rental:
         cloud, now = self.cloud, self.task.clock.now()
         named = NamedInstance(self.task, cloud, machine_name(cloud.facts.cloud), None)
         self.began, self.paid = now, self.budgets[-1]  # the dearest that may be rented, until it is known which
-        requests = [request_for(cloud, budget, self.recording.replies, now) for budget in self.budgets]
+        script = boot_script(self.target.table, self.lane)
+        requests = [request_for(cloud, self.lane, budget, self.recording.replies, now, script) for budget in self.budgets]
         result = named.present(lambda: requests, lambda _instance: "", limit=self.budgets[-1].price_hour)
         instance = result["instance"]
         self.identity, self.made = str(instance["id"]), True
@@ -286,7 +310,7 @@ class Rental:
 
     def _is_up(self, instance: Instance) -> bool:
         """Containers need no address of their own."""
-        return instance.state is InstanceState.RUNNING and (bool(instance.ip) or Lane.SERVICE in self.cloud.facts.lanes)
+        return instance.state is InstanceState.RUNNING and (bool(instance.ip) or self.lane is Lane.SERVICE)
 
     def _check_price(self, instance: Instance, paid: Budget) -> None:
         if instance.price_hour is None:
@@ -349,6 +373,31 @@ class Rental:
         self.life.looks.append(look)
         if isinstance(word, str) and (not self.life.states or self.life.states[-1] != word):
             self.life.states.append(word)
+
+    # ---- its log
+
+    def _read_log(self) -> None:
+        """Read the log of a machine that runs until its start script has said everything, or the cap or the timeout is near."""
+        script, paid, up = boot_script(self.target.table, self.lane), self.paid, self.life.running_after
+        if script is None or paid is None:
+            return
+        log = BootLog(self.target, self.cloud, self.recording, script)
+        if up is None:
+            log.unread("the machine did not run")
+            return
+        while (seconds := self._seconds()) - up < _LOGGED_WITHIN and seconds < paid.seconds and not paid.used_up(seconds + _READ):
+            log.read(self.identity, seconds - up)
+            if log.complete:
+                return
+            instance = self.cloud.instance(self.identity)
+            if instance is not None:
+                self._check_price(instance, paid)
+            if instance is None or instance.state is not InstanceState.RUNNING:
+                return
+            self.task.progress(f"{instance.name}: waiting for its log, {print_money(self.spent())} of {print_money(paid.cap)} $")
+            self.task.clock.sleep(_POLL)
+        if not log.reads:
+            log.unread("the cost cap or the timeout ended the watch before")
 
     # ---- the end
 

@@ -41,15 +41,15 @@ def build(
     *,
     when: str,
     own_address: bool,
-    rented: bool,
+    lane: str,
     unasked: t.Collection[str] = (),
     cost: t.Mapping[str, t.Any] | None = None,
     left_behind: t.Sequence[str] = (),
     problem: str = "",
 ) -> Json:
-    """The report as JSON. ``own_address``: not the vendor's own. ``unasked``: questions that earlier answers left without a path.
-    ``left_behind``: machines by provider and name. ``problem``: why the paid part ended early."""
-    rows = [_row(fact, replies, failures, rented, set(unasked)) for fact in table.facts]
+    """The report as JSON. ``own_address``: not the vendor's own. ``lane``: of the machine that was rented, "" = none. ``unasked``: questions
+    that earlier answers left without a path. ``left_behind``: machines by provider and name. ``problem``: why the paid part ended early."""
+    rows = [_row(fact, replies, failures, lane, set(unasked)) for fact in table.facts]
     _mark_hidden(table, rows, set(unasked))
     counts = Counter(row["outcome"] for row in rows)
     return t.cast(
@@ -60,7 +60,8 @@ def build(
                 "service": table.service,
                 "when": when,
                 "own_address": own_address,
-                "rented": rented,
+                "rented": bool(lane),
+                "lane": lane,
                 "left_behind": [scrub(one) for one in left_behind],
                 "problem": scrub(problem),
                 "cost": dict(cost or {}),
@@ -72,8 +73,8 @@ def build(
     )
 
 
-def _row(fact: Fact, replies: Replies, failures: t.Mapping[str, str], rented: bool, unasked: set[str]) -> Json:
-    found = fact.verdict(replies, rented=rented)
+def _row(fact: Fact, replies: Replies, failures: t.Mapping[str, str], lane: str, unasked: set[str]) -> Json:
+    found = fact.verdict(replies, lane=lane)
     outcome, seen = found.outcome, found.seen
     if outcome is FactOutcome.NO_ANSWER:
         why = {name: failures.get(name, "it was not asked") for name in fact.asks if name not in replies}
@@ -120,12 +121,12 @@ def markdown(report: Json) -> str:
     lines = [f"**LEFT BEHIND AND BILLED: {one}. Terminate it in the provider's console.**" for one in report["left_behind"]]
     lines += [""] if lines else []
     place = "at an address of the user's" if report["own_address"] else "at the vendor's address"
-    machine = "with" if report["rented"] else "without"
+    machine = f"with a rented machine of lane {report['lane']}" if report["lane"] else "without a rented machine"
     lines += [
         f"# Facts of {report['service']}",
         "",
         f"{summary(report)}.",
-        f"Checked at {report['when']}, {place}, {machine} a rented machine.",
+        f"Checked at {report['when']}, {place}, {machine}.",
     ]
     if report["problem"]:
         lines.append(f"The paid part ended early: {report['problem']}")

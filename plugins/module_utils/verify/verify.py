@@ -15,12 +15,14 @@ from ..core.clock import to_text
 from ..core.files import replace
 from ..core.http import Api
 from ..core.task import Task
+from ..model import Lane
 from ..providers.base import Cloud
+from ..providers.registry import CAPABILITIES
 from ..units.values import parse_money, print_money
 from .ask import CLOUDS, FACTORY, MESHES, OWN, Recording, VerifyTarget, ask_all, open_target, service_named
 from .facts.fact import Table
 from .own_machines import open_own_machines
-from .rented import Budget, Rental, affordable_offers, end_all, launched_before, machine_name, query_for
+from .rented import Budget, Rental, affordable_offers, boot_script, default_lane, end_all, launched_before, machine_name, query_for
 from .report import Json, build, failing, markdown, summary
 
 _VENDORS = ("https://cloud.lambda.ai", "https://api.paperspace.com", "https://api.runpod.io", "https://console.vast.ai",
@@ -30,16 +32,51 @@ _VENDORS = ("https://cloud.lambda.ai", "https://api.paperspace.com", "https://ap
 def verify_run(task: Task) -> Json:
     """The result of the module. TgpError with the report when something does not match."""
     service = service_named(task)
-    cap = _cap(task, service)
-    if task.check_mode and cap is None and service != OWN:
-        return _dry_run(task, _table_before(service), None)
+    order = _order(task, service)
+    if task.check_mode and order is None and service != OWN:
+        return _dry_run(task, _table_before(service), None, [])
     target = open_own_machines(task) if service == OWN else open_target(task, service)
     try:
         if task.check_mode:
-            return _dry_run(task, target.table, _budgets(task, target, cap))
-        return _verify(task, target, cap)
+            return _dry_run(task, target.table, order, _budgets(task, target, order))
+        return _verify(task, target, order)
     finally:
         target.close()
+
+
+class RentalOrder(t.NamedTuple):
+    """What may be rented: a machine of ``lane`` for at most ``cap`` dollars."""
+
+    lane: Lane
+    cap: Decimal
+
+
+def _order(task: Task, service: str) -> RentalOrder | None:
+    """None = nothing is rented. InvalidInput for what cannot be rented."""
+    cap, lane = _cap(task, service), _lane(task, service)
+    return RentalOrder(lane, cap) if cap is not None and lane is not None else None
+
+
+def _lane(task: Task, service: str) -> Lane | None:
+    """The lane of the machine that may be rented."""
+    wanted, option = task.params["lane"], task.called("lane")
+    if service not in CLOUDS:
+        if wanted:
+            raise errors.InvalidInput(f"{option}: nothing can be rented from {service}.", remedy=f"It is for {', '.join(CLOUDS)}.")
+        return None
+    lanes = CAPABILITIES[service].lanes
+    if not wanted:
+        return default_lane(lanes)
+    if wanted not in [lane.value for lane in lanes]:
+        raise errors.InvalidInput(
+            f"{option} must be {' or '.join(sorted(lane.value for lane in lanes))} for {service}, got {wanted!r}."
+        )
+    if not task.params["rent"]:
+        raise errors.InvalidInput(
+            f"{option} chooses what {task.called('rent')} rents, and nothing is rented.",
+            remedy=f"Set {task.called('rent')}, or leave {option} out.",
+        )
+    return Lane(wanted)
 
 
 def _cap(task: Task, service: str) -> Decimal | None:
@@ -75,16 +112,18 @@ def _table_before(service: str) -> Table:
     return MESHES[service]
 
 
-def _budgets(task: Task, target: VerifyTarget, cap: Decimal | None) -> list[Budget]:
-    if cap is None or target.cloud is None:
+def _budgets(task: Task, target: VerifyTarget, order: RentalOrder | None) -> list[Budget]:
+    if order is None or target.cloud is None:
         return []
-    return affordable_offers(target.cloud, target.cloud.offers(query_for(target.cloud)), cap, task.called("max_cost"))
+    cloud, lane = target.cloud, order.lane
+    return affordable_offers(cloud, lane, cloud.offers(query_for(cloud, lane)), order.cap, task.called("max_cost"))
 
 
-def _dry_run(task: Task, table: Table, budgets: list[Budget] | None) -> Json:
+def _dry_run(task: Task, table: Table, order: RentalOrder | None, budgets: list[Budget]) -> Json:
     """What would be asked, and what it would cost."""
     calls = [question.described() for question in table.asked(rented=False)]
-    checked = [fact for fact in table.facts if budgets or not fact.rented]
+    lane = order.lane.value if order is not None and budgets else ""
+    checked = [fact for fact in table.facts if not fact.needs_another(lane)]
     lines = [f"{table.service}: would check {len(checked)} of {len(table.facts)} facts by {len(calls)} calls that change nothing:"]
     lines += [f"  {call}" for call in calls]
     cost: Json = {}
@@ -98,9 +137,10 @@ def _dry_run(task: Task, table: Table, budgets: list[Budget] | None) -> Json:
             "expected_at_most": print_money(most),
             "max_cost": print_money(first.cap),
         }
+        log = ", read the log of its start script" if order is not None and boot_script(table, order.lane) else ""
         lines.append(
-            f"  would rent {machine_name(table.service)}, {first.offer.instance_type} for {print_money(first.price_hour)} $/h, for at most "
-            f"{first.seconds:.0f} s: about {print_money(most)} of {print_money(first.cap)} $, and terminate it"
+            f"  would rent {machine_name(table.service)} for lane {lane}, {first.offer.instance_type} for {print_money(first.price_hour)} $/h, "
+            f"for at most {first.seconds:.0f} s: about {print_money(most)} of {print_money(first.cap)} ${log}, and terminate it"
         )
     else:
         lines.append("  would rent nothing and cost nothing")
@@ -109,15 +149,15 @@ def _dry_run(task: Task, table: Table, budgets: list[Budget] | None) -> Json:
     return {"changed": bool(budgets), "calls": calls, "cost": cost, "report": {}, "markdown": "\n".join(lines) + "\n", "paths": []}
 
 
-def _verify(task: Task, target: VerifyTarget, cap: Decimal | None) -> Json:
+def _verify(task: Task, target: VerifyTarget, order: RentalOrder | None) -> Json:
     cloud, recording = target.cloud, Recording()
-    left = _make_good(task, cloud, cap) if cloud is not None else []
+    left = _make_good(task, cloud, order) if cloud is not None else []
     ask_all(task, target, recording)
     rental: Rental | None = None
-    problem = ""
-    if cloud is not None and cap is not None and not left:
+    problem = _unable(target, order, recording)
+    if cloud is not None and order is not None and not left and not problem:
         try:
-            rental = Rental(task, target, cloud, recording, _budgets(task, target, cap))
+            rental = Rental(task, target, cloud, order.lane, recording, _budgets(task, target, order))
         except errors.TgpError as error:
             problem = f"nothing was rented: {error.kind}"
             task.warn(str(error))
@@ -131,7 +171,7 @@ def _verify(task: Task, target: VerifyTarget, cap: Decimal | None) -> Json:
         when=to_text(task.clock.now()),
         own_address=_is_own(target.api),
         unasked=recording.unasked,
-        rented=rental is not None and bool(rental.identity),
+        lane=rental.lane.value if rental is not None and rental.identity else "",
         cost=_cost(rental),
         left_behind=left,
         problem=problem,
@@ -150,9 +190,16 @@ def _verify(task: Task, target: VerifyTarget, cap: Decimal | None) -> Json:
     return result
 
 
-def _make_good(task: Task, cloud: Cloud, cap: Decimal | None) -> list[str]:
+def _unable(target: VerifyTarget, order: RentalOrder | None, recording: Recording) -> str:
+    """Why the account cannot rent this, by its own answers; a sentence's end."""
+    script = boot_script(target.table, order.lane) if order is not None else None
+    why = script.unable(recording.replies) if script is not None else ""
+    return f"nothing was rented: {why}" if why else ""
+
+
+def _make_good(task: Task, cloud: Cloud, order: RentalOrder | None) -> list[str]:
     """End what a call that was killed has left. Without ``rent`` only if this host has recorded a launch."""
-    if cap is None and not launched_before(task, cloud):
+    if order is None and not launched_before(task, cloud):
         return []
     return end_all(task, cloud)
 

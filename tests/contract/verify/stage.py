@@ -35,6 +35,8 @@ from tests.contract.clouds.stands_vast import VastStand
 
 STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand)}
 CLOUDS = tuple(STANDS)
+VM = ("vast", "kubelet")
+LIVES = (*((cloud, "") for cloud in CLOUDS), VM)  # machines that can be rented: cloud and lane, "" = the usual one
 HEADSCALE_V2 = "headscale-0.30"  # serves Tailscale's API
 OWN = "webhook"
 OWN_MACHINES = (1, 2, 3, 4)  # of one, two facts at most can be false and not hide each other
@@ -194,7 +196,9 @@ def candidates(
 
 
 def differing(table: Table, replies: Replies) -> set[str]:
-    return {fact.id for fact in table.facts if fact.verdict(replies, rented=True).outcome is FactOutcome.DIFFERS}
+    script = table.boot_script
+    lane = script.lane if script is not None and script.name in replies else "any"
+    return {fact.id for fact in table.facts if fact.verdict(replies, lane=lane).outcome is FactOutcome.DIFFERS}
 
 
 def with_change(replies: Replies, question: str, change: t.Callable[[Reply], Reply]) -> Replies:
@@ -226,6 +230,10 @@ def _in_json(path: str, change: t.Callable[[t.Any], t.Any]) -> t.Callable[[Reply
 
 def _life(**changes: t.Any) -> tuple[str, t.Callable[[Reply], Reply]]:
     return "life", lambda reply: dataclasses.replace(reply, json={**reply.json, **changes})
+
+
+def _vm(**changes: t.Any) -> tuple[str, t.Callable[[Reply], Reply]]:
+    return "vm", lambda reply: dataclasses.replace(reply, json={**reply.json, **changes})
 
 
 def _gone_as(status: int, body: t.Any) -> tuple[str, t.Callable[[Reply], Reply]]:
@@ -308,6 +316,8 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
     "paperspace.gone.look": _gone_as(200, {"id": "ps1", "dtDeleted": None}),
     "runpod.gone.look": _gone_as(200, {"id": "p", "status": "EXITED"}),
     "vast.gone.look": _gone_as(200, {"instances": {"id": 1}}),
+    "vast.vm.ran": _vm(end=None),
+    "vast.vm.on_console": _vm(console=None),
 }
 for _number in OWN_MACHINES:
     _name = f"machine_{_number}"
@@ -347,9 +357,11 @@ def own_machines(count: int) -> list[dict[str, t.Any]]:
 class Subject:
     """One service of the sandbox, and the module in front of it. ``recording`` is that of the last call."""
 
-    def __init__(self, service: str, speed: float = 200.0) -> None:
-        """``speed``: of the world's clock where a machine can be rented, slow enough for what is measured in seconds."""
+    def __init__(self, service: str, speed: float = 200.0, lane: str = "") -> None:
+        """``speed``: of the world's clock where a machine can be rented, slow enough for what is measured in seconds. ``lane``: of the machine
+        that is rented, "" = the usual one."""
         self.service = service
+        self.renting: dict[str, t.Any] = {"rent": True, "max_cost": "5.00", **({"lane": lane} if lane else {})}
         self.lines: list[str] = []
         self.warnings: list[str] = []
         self.recording = ask.Recording()

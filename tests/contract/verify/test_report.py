@@ -77,7 +77,7 @@ def test_what_belongs_to_an_account_is_removed(private: str) -> None:
 
 def test_what_could_not_be_deleted_is_the_first_line(rented: Subject) -> None:
     report = build(
-        rented.table, {}, {}, when="now", own_address=True, rented=True, left_behind=["lambda, machine tgp-verify-lambda"]
+        rented.table, {}, {}, when="now", own_address=True, lane="kubelet", left_behind=["lambda, machine tgp-verify-lambda"]
     )
     first = markdown(report).splitlines()[0]
     assert "LEFT BEHIND" in first and "tgp-verify-lambda" in first and report["all_match"] is False

@@ -79,7 +79,8 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fact:
-    """``asks``: the questions whose answers show it. ``consequence``: what this collection does wrong when it is false."""
+    """``asks``: the questions whose answers show it. ``consequence``: what this collection does wrong when it is false. ``lane``: it shows on
+    a rented machine of that lane only."""
 
     id: str
     statement: str
@@ -90,10 +91,15 @@ class Fact:
     basis: Basis
     consequence: str
     rented: bool = False
+    lane: str = ""
 
-    def verdict(self, replies: Replies, *, rented: bool) -> Verdict:
-        if self.rented and not rented:
-            return Verdict(FactOutcome.NOT_CHECKED, "needs a rented machine")
+    def needs_another(self, lane: str) -> bool:
+        """Whether only a machine shows it that was not rented. ``lane``: of the one that was, "" = none."""
+        return (self.rented and not lane) or self.lane not in ("", lane)
+
+    def verdict(self, replies: Replies, *, lane: str) -> Verdict:
+        if self.needs_another(lane):
+            return Verdict(FactOutcome.NOT_CHECKED, f"needs a rented machine{f' of lane {self.lane}' if self.lane else ''}")
         lacking = [name for name in self.asks if name not in replies]
         if lacking:
             return Verdict(FactOutcome.NO_ANSWER, f"no answer to {', '.join(lacking)}")
@@ -125,6 +131,23 @@ class WatchCalls:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class BootScript:
+    """What a rented machine of ``lane`` runs when it boots, and says in its log. ``markers`` takes that out of a log, by name; the one that
+    comes last is ``last``. They are recorded as the answer to ``name``. ``request`` is the call by which the log is asked for, with the
+    place of the machine's id in its path; its first answer is recorded, too. ``unable``: why the account cannot have such a machine, "" if
+    nothing is known against it."""
+
+    name: str
+    lane: str
+    script: str
+    environment: t.Mapping[str, str]
+    request: Question
+    markers: t.Callable[[str], dict[str, str]]
+    last: str
+    unable: t.Callable[[Replies], str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Table:
     """All of one service. ``questions`` are asked in this order. ``watch``: how a rented machine is looked at; None where nothing is rented."""
 
@@ -132,6 +155,7 @@ class Table:
     questions: tuple[Question, ...]
     facts: tuple[Fact, ...]
     watch: WatchCalls | None = None
+    boot_script: BootScript | None = None
 
     def asked(self, *, rented: bool) -> tuple[Question, ...]:
         """The questions that some fact needs."""
@@ -263,6 +287,7 @@ class Group:
     consequence: str = ""
     rented: bool = False
     may_be_empty: bool = False
+    lane: str = ""
 
     def fields(self, question: str, call: str, rows: t.Iterable[Row | tuple[t.Any, ...]]) -> t.Iterator[Fact]:
         """One fact for each field; a place that ends with "?" may be absent."""
@@ -311,6 +336,7 @@ class Group:
             basis=basis or self.basis,
             consequence=why or self.consequence,
             rented=self.rented,
+            lane=self.lane,
         )
 
 

@@ -11,6 +11,8 @@ from decimal import Decimal
 
 from .fact import Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, values, verdict
 from .life import GONE, LISTED, MACHINE, life_facts
+from .vast_vm import BOOT_SCRIPT
+from .vast_vm import FACTS as VM_FACTS
 
 _DOCS = "Vast.ai's API reference of August 2026 and its official clients"
 _OBSERVED = "observed against the live service and reported by others"
@@ -264,6 +266,7 @@ FACTS: tuple[Fact, ...] = (
         gone=_gone,
         gone_expected="instances null, or no_such_instance or not_found under 404 or 200",
     ),
+    *VM_FACTS,
 )
 
 
@@ -288,4 +291,5 @@ TABLE = Table(
         "get",
         _more,
     ),
+    BOOT_SCRIPT,
 )
