@@ -231,7 +231,7 @@ def test_a_state_may_move_on_between_two_answers(first: str, second: str, outcom
     made = table([True], [PowerService(1, named=True, keyed=True)], 5.0)
     replies = {"machine_1": Reply(200, {"state": first}), "again_1": Reply(200, {"state": second})}
     (fact,) = [one for one in made.facts if one.id == "webhook.machine_1.again"]
-    assert fact.verdict(replies, rented=False).outcome == outcome
+    assert fact.verdict(replies, lane="").outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_state_may_move_on_between_two_answers(first: str, second: str, outcom
 def test_where_a_redirect_leads_is_told_without_the_address(location: str, told: str) -> None:
     made = table([True], [], 5.0)
     replies = {"machine_1": Reply(301, headers={"location": location, SECONDS: "0"})}
-    found = {one.id: one.verdict(replies, rented=False) for one in made.facts if one.asks == ("machine_1",)}
+    found = {one.id: one.verdict(replies, lane="") for one in made.facts if one.asks == ("machine_1",)}
     assert found["webhook.machine_1.redirect"].seen == told
     assert found["webhook.machine_1.http"].outcome == "not seen"
 
