@@ -25,8 +25,8 @@ WORDS = frozenset(
     {
         "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "clouds",
         "documents", "everything", "force", "format", "full_interval", "generation", "gpu_count", "gpu_type",
-        "history", "history_path", "interval", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode",
-        "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "provider", "purchase_price",
+        "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory",
+        "mode", "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "provider", "purchase_price",
         "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
         "time_zone", "until", "wait",
     }

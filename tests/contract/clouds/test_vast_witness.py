@@ -154,7 +154,7 @@ def test_the_life_of_an_instance_by_the_command_line(witness: Witness) -> None:
     assert "set to tgp:test:n-2" in witness.said("label", "instance", str(number), "tgp:test:n-2")
     assert machine.details["label"] == "tgp:test:n-2"
     assert [row["id"] for row in witness.raw("show", "instances", "--label", "tgp:test:n-2")] == [number]
-    assert witness.run("vastai", "logs", str(number), "--tail", "1").stdout.strip() == "hello from the guest"
+    assert witness.run("vastai", "logs", str(number), "--tail", "2").stdout.split("\n")[:2] == ["hello from the guest", "hello"]
     witness.run("vastai", "stop", "instance", str(number))
     assert machine.state == "stopped" and machine.rate() == Decimal(12) * machine.offer.details["storage_price_hour"]
     assert witness.raw("show", "instance", str(number))["intended_status"] == "stopped"

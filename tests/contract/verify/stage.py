@@ -423,7 +423,8 @@ class Subject:
         return httpx.WSGITransport(app=self._deviating or self.app)  # type: ignore[arg-type]
 
     def deviate(self, deviations: t.Sequence[Deviation], replies: Replies) -> Deviating:
-        self._deviating = Deviating(self.app, deviations, replies, self.own, self.world.clock.advance)
+        clock = self.world.clock
+        self._deviating = Deviating(self.app, deviations, replies, self.own, lambda seconds: clock.advance(seconds * clock.speed))
         return self._deviating
 
     def run(self, *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import typing as t
 from pathlib import Path
 
@@ -99,6 +100,14 @@ def test_only_status_endpoints_are_asked_and_refused_calls_come_last(own: Subjec
         "GET /rack-1/status",
         "GET /rack-1/status Bearer tgp-verify-provider-invalid-key",
     ]
+
+
+def test_the_time_of_an_answer_is_real_in_a_world_that_runs_faster(own: Subject) -> None:
+    """The client's timeout counts real seconds, so a busy host must not make a service slow."""
+    own.world.clock.run_at(1000)
+    sent = Sent(own, lambda _environ: time.sleep(0.02))
+    result = own.run(webhook_machines=own_machines(1))
+    assert sent.calls and outcomes(result)["machine_1.seconds"] == "matches"
 
 
 def test_the_screen_says_which_machine_has_which_number(own: Subject) -> None:
