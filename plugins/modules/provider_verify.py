@@ -52,7 +52,9 @@ options:
     description: File for the report in Markdown. The same as JSON is written beside it. Without it the report is only returned.
     type: path
   image_factory_url:
-    description: Root of the Image Factory. Default is V(https://factory.talos.dev).
+    description:
+      - Root of the Image Factory. Default is V(https://factory.talos.dev).
+      - If not set, the environment variable E(IMAGE_FACTORY_URL) is used.
     type: str
 requirements:
   - PyYAML >= 6.0
@@ -137,6 +139,8 @@ paths:
   sample: [lambda.md, lambda.json]
 """
 
+from ansible.module_utils.basic import env_fallback
+
 from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC
 from ..module_utils.providers.registry import CLOUDS_SPEC
@@ -150,7 +154,7 @@ SPEC = dict(
         lane=dict(type="str", choices=["kubelet", "service"]),
         max_cost=dict(type="str"),
         path=dict(type="path"),
-        image_factory_url=dict(type="str"),
+        image_factory_url=dict(type="str", fallback=(env_fallback, ["IMAGE_FACTORY_URL"])),
         **CLOUDS_SPEC,
         **MESH_SPEC,
     ),

@@ -59,9 +59,10 @@ def test_all_facts_of_a_cloud_match_and_its_machine_is_gone(sandbox: Sandbox, cl
     assert len(secrets) > 4 and [one for one in secrets if one in written + run.text] == []
 
 
-def test_the_mesh_is_checked_by_the_same_playbook(sandbox: Sandbox) -> None:
-    run = sandbox.playbook("verify_provider", **verify("tailscale")).succeeded()
-    assert "0 differs" not in run.words and "tailscale: of" in run.words
+@pytest.mark.parametrize("service", ["tailscale", "image_factory"])
+def test_a_mesh_and_the_image_factory_are_checked_by_the_same_playbook(sandbox: Sandbox, service: str) -> None:
+    run = sandbox.playbook("verify_provider", **verify(service)).succeeded()
+    assert "differs" not in run.words and f"{service}: of" in run.words
 
 
 def test_own_machines_are_checked_and_none_is_switched(sandbox: Sandbox, tmp_path: Path) -> None:
