@@ -29,7 +29,8 @@ MESHES = {"tailscale": TAILSCALE, "headscale": HEADSCALE}
 FACTORY = "image_factory"
 OWN = "webhook"
 SERVICES = (*CLOUDS, OWN, *MESHES, FACTORY)
-INVALID = {"authorization": "Bearer tgp-verify-provider-invalid-key"}
+INVALID_KEY = "tgp-verify-provider-invalid-key"
+INVALID = {"authorization": f"Bearer {INVALID_KEY}"}
 ANSWERS = frozenset(range(300, 500)) - {429}
 
 
@@ -106,10 +107,15 @@ class Recording:
         try:
             reply = recorded(ask())
         except errors.ApiError as error:
-            self.failures[name] = f"{error.kind}{f' (HTTP {error.status})' if error.status else ''}"
+            self.failures[name] = failure_of(error)
             return None
         self.replies[name] = reply
         return reply
+
+
+def failure_of(error: errors.ApiError) -> str:
+    """What kind of failure it was, without the service's own words."""
+    return f"{error.kind}{f' (HTTP {error.status})' if error.status else ''}"
 
 
 def recorded(answer: Answer) -> Reply:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..core import errors
 from ..providers.base import Cloud
-from .ask import Recording, VerifyTarget
+from .ask import Recording, VerifyTarget, failure_of
 from .facts.fact import BootScript, Reply
 
 
@@ -49,7 +49,7 @@ class BootLog:
             text = self.cloud.console(identity)
         except errors.ApiError as error:
             if not self.logs:
-                self.recording.failures[self.script.name] = f"{error.kind}{f' (HTTP {error.status})' if error.status else ''}"
+                self.recording.failures[self.script.name] = failure_of(error)
             return
         if text is not None:
             self.logs += 1

@@ -16,12 +16,11 @@ from ..model import CloudChoice, Machine
 from ..observe.documents import load
 from ..providers.registry import connect
 from ..providers.webhook.cloud import ENTRY, WebhookCloud
-from .ask import ANSWERS, INVALID, VerifyTarget
+from .ask import ANSWERS, INVALID, INVALID_KEY, VerifyTarget
 from .facts import webhook
 from .facts.fact import Question
 
 NOBODY = "tgp-verify-no-such-machine"
-_INVALID_KEY = "tgp-verify-provider-invalid-key"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,5 +138,5 @@ def _as_user(endpoint: str, user: str) -> str:
 def _with_invalid_key(endpoint: str, header: str) -> StatusCall:
     parts: SplitResult = urlsplit(endpoint)
     if parts.username:  # the client sends these in place of the header
-        return StatusCall(_as_user(endpoint, f"{quote(unquote(parts.username), safe='')}:{_INVALID_KEY}"))
-    return StatusCall(endpoint, INVALID if header.lower() == "authorization" else {header or "authorization": _INVALID_KEY})
+        return StatusCall(_as_user(endpoint, f"{quote(unquote(parts.username), safe='')}:{INVALID_KEY}"))
+    return StatusCall(endpoint, INVALID if header.lower() == "authorization" else {header or "authorization": INVALID_KEY})

@@ -73,7 +73,7 @@ def test_the_machine_is_what_lane_kubelet_rents(vm: Subject) -> None:
 
 
 def test_the_image_is_that_of_the_product_and_the_variable_as_long_as_a_piece_of_a_payload() -> None:
-    assert vast_vm._IMAGE == VM_IMAGE and len(vast_vm._PIECE) == PIECE
+    assert vast_vm.VM_IMAGE == VM_IMAGE and len(vast_vm._PIECE) == PIECE
     assert SCRIPT.startswith("#!/bin/bash\n") and len(SCRIPT) < _SCRIPT_LIMIT
 
 

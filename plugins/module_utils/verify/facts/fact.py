@@ -60,7 +60,7 @@ class Verdict:
 class Question:
     """One read-only call. ``path`` may depend on earlier answers; "" then means that there is nothing to ask about. ``credential``: False
     sends the call with a key that cannot exist. ``also``: statuses from 500 on that are an answer. ``pace``: the bucket of the client's
-    rate limiter. ``rented``: it is asked about a rented machine, not by itself."""
+    rate limiter."""
 
     name: str
     method: str
@@ -115,8 +115,7 @@ def _one_page(_body: t.Any) -> dict[str, t.Any]:
 class WatchCalls:
     """The read-only calls that show a rented machine. ``entries`` is the place of the list's entries, ``machine`` the path of one by its
     id, and ``entry`` its place in that answer. ``aspects``: the places in an entry of which a look records whether they are null, absent or
-    filled; ``word`` is the place of the state. ``more``: what a page's answer asks for
-    the next one, empty = it was the last."""
+    filled; ``word`` is the place of the state. ``more``: what a page's answer asks for the next one, empty = it was the last."""
 
     list_path: str
     entries: str
@@ -190,6 +189,11 @@ def _inside(value: t.Any, name: str) -> list[t.Any]:
             return list(value.values())
         return value if isinstance(value, list) else [WrongParent]
     return [value.get(name, Missing)] if isinstance(value, dict) else [WrongParent]
+
+
+def texts(body: t.Any, place: str) -> list[str]:
+    """Every text at ``place``."""
+    return [value for value in values(body, place) if isinstance(value, str)]
 
 
 def fits(shape: Shape, value: t.Any) -> bool:
@@ -310,7 +314,7 @@ class Group:
 
         def check(replies: Replies) -> Verdict:
             status = replies[question].status
-            return Verdict(FactOutcome.MATCHES if status in statuses else FactOutcome.DIFFERS, f"HTTP {status}")
+            return verdict(status in statuses, f"HTTP {status}")
 
         text = " or ".join(map(str, statuses))
         return self.fact(f"{question}.http", f"{call} is answered {text}", f"HTTP {text}", (question,), check, basis=basis, why=why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from .fact import Basis, Fact, Group, Question, Replies, Table, Verdict, not_seen, values, verdict
+from .fact import Basis, Fact, Group, Question, Replies, Table, Verdict, not_seen, texts, values, verdict
 
 _DOCS = "the API document of the Image Factory 1.5.0"
 _EMPTY = "customization: {}\n"
@@ -61,7 +61,7 @@ def _texts(replies: Replies) -> Verdict:
 
 
 def _tailscale(replies: Replies) -> Verdict:
-    names = [one for one in values(replies["extensions"].json, "*.name") if isinstance(one, str)]
+    names = texts(replies["extensions"].json, "*.name")
     return not_seen("no names") if not names else verdict("siderolabs/tailscale" in names, f"{len(names)} extensions")
 
 

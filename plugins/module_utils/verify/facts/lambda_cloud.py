@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 
-from .fact import WHEN, Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, values, verdict
+from ...providers.registry import CAPABILITIES
+from .fact import WHEN, Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, texts, values, verdict
 from .life import GONE, LISTED, MACHINE, life_facts
 
 _OPENAPI = "Lambda's OpenAPI document 1.10.0"
 _RECORDED = "answers recorded from the live service, November 2025"
 _ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_STATES = ("booting", "active", "unhealthy", "terminating", "terminated", "preempted")
+_CLOUD = CAPABILITIES["lambda"]
+_STATES = tuple(_CLOUD.states)
 _SPECS = ("vcpus", "memory_gib", "storage_gib", "gpus")
 QUESTIONS = (
     Question("types", "GET", "/api/v1/instance-types"),
@@ -101,9 +103,9 @@ def _no_paging(replies: Replies) -> Verdict:
 def _gone(replies: Replies) -> Verdict:
     reply = replies[GONE]
     if reply.status == 404:
-        codes = [one for one in values(reply.json, "error.code") if isinstance(one, str)]
+        codes = texts(reply.json, "error.code")
         return verdict(codes == ["global/object-does-not-exist"], f"HTTP 404 {' '.join(codes)}")
-    words = [one for one in values(reply.json, "data.status") if isinstance(one, str)]
+    words = texts(reply.json, "data.status")
     return verdict(words in (["terminated"], ["terminating"]), f"HTTP {reply.status} {' '.join(words)}")
 
 
@@ -207,8 +209,7 @@ FACTS: tuple[Fact, ...] = (
     *_entry(MACHINE, "data", "GET /instances/{id}"),
     *life_facts(
         _machine,
-        list_delay=60,
-        states=_STATES,
+        _CLOUD,
         gone=_gone,
         gone_expected="HTTP 404 global/object-does-not-exist, or status terminated",
     ),

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import typing as t
 
+from ...model import Capability
+from ...planner.offers.ranking import PRICE_TOLERANCE
 from .fact import LIFE, Basis, Fact, Group, Replies, Verdict, life_of, not_seen, verdict
 
 LISTED, MACHINE, GONE = "rented_list", "rented_machine", "rented_gone"
-_DEARER = 1.05  # the price really paid may be that much above the offer's
+_DEARER = float(1 + PRICE_TOLERANCE)  # the price really paid may be that much above the offer's
 _ENDS_WITHIN = 300.0
 
 
-def life_facts(
-    group: Group, *, list_delay: int, states: t.Collection[str], gone: t.Callable[[Replies], Verdict], gone_expected: str
-) -> t.Iterator[Fact]:
-    """``states``: the words of the client's table. ``gone``: how the look by the id after the end is to be answered."""
+def life_facts(group: Group, cloud: Capability, *, gone: t.Callable[[Replies], Verdict], gone_expected: str) -> t.Iterator[Fact]:
+    """``cloud``: its list's delay, and the states of the client's table. ``gone``: how the look by the id after the end is to be answered."""
+    list_delay, states = cloud.list_delay, cloud.states
     yield group.fact(
         "life.listed",
         f"A new machine is in the list within {list_delay} s",

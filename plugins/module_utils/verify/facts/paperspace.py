@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from .fact import WHEN, Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, values, verdict
+from ...providers.registry import CAPABILITIES
+from .fact import WHEN, Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, texts, values, verdict
 from .life import GONE, LISTED, MACHINE, aspects, life_facts
 
 _SPEC = "the service's OpenAPI document of August 2025 and the official CLI of February 2026"
 _CLIENT = "what a public client depends on"
-_STATES = ("provisioning", "starting", "restarting", "upgrading", "serviceready", "ready", "stopping", "off")
+_CLOUD = CAPABILITIES["paperspace"]
+_STATES = tuple(_CLOUD.states)
 _NUMBER = (int, float)
 
 
@@ -76,9 +78,7 @@ _machine = Group(
 
 
 def _second_page(replies: Replies) -> Verdict:
-    first, second = (
-        [one for one in values(replies[name].json, "items.*.id") if isinstance(one, str)] for name in ("page", "page_2")
-    )
+    first, second = (texts(replies[name].json, "items.*.id") for name in ("page", "page_2"))
     if not values(replies["page"].json, "nextPage") or not isinstance(values(replies["page"].json, "nextPage")[0], str):
         return not_seen("the first page has no nextPage")
     if not first or not second:
@@ -118,7 +118,7 @@ def _available(replies: Replies) -> Verdict:
 def _gone(replies: Replies) -> Verdict:
     reply = replies[GONE]
     if reply.status == 404:
-        codes = [one for one in values(reply.json, "code") if isinstance(one, str)]
+        codes = texts(reply.json, "code")
         return verdict(codes == ["NOT_FOUND"], f"HTTP 404 {' '.join(codes)}")
     deleted = any(isinstance(one, str) for one in values(reply.json, "dtDeleted"))
     return verdict(deleted, f"HTTP {reply.status} {'with' if deleted else 'without'} dtDeleted")
@@ -218,7 +218,7 @@ FACTS: tuple[Fact, ...] = (
     *_errors.fields("bad_key", "A call with an invalid key", [("code", {"UNAUTHORIZED"}), ("message", str)]),
     *_entry(LISTED, "items.*", "GET /machines"),
     *_entry(MACHINE, "", "GET /machines/{id}"),
-    *life_facts(_machine, list_delay=60, states=_STATES, gone=_gone, gone_expected="HTTP 404 NOT_FOUND, or dtDeleted is set"),
+    *life_facts(_machine, _CLOUD, gone=_gone, gone_expected="HTTP 404 NOT_FOUND, or dtDeleted is set"),
     _machine.fact(
         "life.address", "A machine that is ready has a public address", "publicIp is filled", ("life",), _address_when_ready
     ),

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .fact import WHEN, Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, values, verdict
+from ...providers.registry import CAPABILITIES
+from .fact import WHEN, Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, texts, values, verdict
 from .life import GONE, LISTED, MACHINE, aspects, life_facts
 
 _SPEC = "RunPod's OpenAPI document 2.0.0 and its pages of August 2026"
@@ -16,7 +17,8 @@ _RECORDED = "answers recorded from the live service, August 2026"
 _LEVEL = {"NONE", "LOW", "MEDIUM", "HIGH"}
 _PLACE = re.compile(r"[A-Z]+(-[A-Z0-9]+)+")
 _CUDA = re.compile(r"\d+\.\d+")
-_STATES = ("PROVISIONING", "STARTING", "RUNNING", "EXITED", "ERROR", "TERMINATED")
+_CLOUD = CAPABILITIES["runpod"]
+_STATES = tuple(_CLOUD.states)
 _ASKED = {"include": "AVAILABILITY", "product": "POD", "cloud": "SECURE", "count": 1}
 _WINDOW = re.compile(r'"minute";\s*r=\d+;\s*t=\d+')
 
@@ -82,7 +84,7 @@ def _counts(replies: Replies) -> Verdict:
 
 def _gone(replies: Replies) -> Verdict:
     reply = replies[GONE]
-    words = [one for one in values(reply.json, "status") if isinstance(one, str)]
+    words = texts(reply.json, "status")
     problem = isinstance(reply.json, dict) and bool(reply.json.keys() & {"detail", "title"})
     good = (reply.status == 404 and problem) or (reply.status == 200 and words == ["TERMINATED"])
     return verdict(good, f"HTTP {reply.status}{' with a problem' if problem else ''} {' '.join(words)}".strip())
@@ -219,7 +221,7 @@ FACTS: tuple[Fact, ...] = (
     *_problem("bad_key", "A call with an invalid key", 401),
     *_entry(LISTED, "pods.*", "GET /pods"),
     *_entry(MACHINE, "", "GET /pods/{id}"),
-    *life_facts(_pod, list_delay=120, states=_STATES, gone=_gone, gone_expected="HTTP 404 with a problem, or TERMINATED"),
+    *life_facts(_pod, _CLOUD, gone=_gone, gone_expected="HTTP 404 with a problem, or TERMINATED"),
     _course.fact(
         "life.pulling",
         "While the image is pulled a pod is RUNNING with runtime null (recorded), or PROVISIONING and STARTING (documented)",

@@ -9,7 +9,8 @@ import re
 import typing as t
 from decimal import Decimal
 
-from .fact import Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, values, verdict
+from ...providers.registry import CAPABILITIES
+from .fact import Basis, Fact, Group, Question, Replies, Table, Verdict, WatchCalls, not_seen, texts, values, verdict
 from .life import GONE, LISTED, MACHINE, life_facts
 from .vast_vm import BOOT_SCRIPT
 from .vast_vm import FACTS as VM_FACTS
@@ -17,7 +18,8 @@ from .vast_vm import FACTS as VM_FACTS
 _DOCS = "Vast.ai's API reference of August 2026 and its official clients"
 _OBSERVED = "observed against the live service and reported by others"
 _NUMBER = float
-_STATES = ("created", "loading", "scheduling", "rebooting", "running", "frozen", "stopped", "exited", "offline", "unknown")
+_CLOUD = CAPABILITIES["vast"]
+_STATES = tuple(_CLOUD.states)
 _DISK = 64
 _MOST = 64
 _SEARCH: dict[str, t.Any] = {
@@ -120,13 +122,13 @@ def _marked_bids(replies: Replies) -> Verdict:
 
 def _retired(replies: Replies) -> Verdict:
     reply = replies["old_list"]
-    codes = [one for one in values(reply.json, "error") if isinstance(one, str)]
+    codes = texts(reply.json, "error")
     return verdict(reply.status == 410 and codes == ["deprecated_endpoint"], f"HTTP {reply.status} {' '.join(codes)[:40]}".strip())
 
 
 def _gone_answer(status: int, json: t.Any) -> tuple[bool, str]:
     """How a missing machine is answered: null, or an error code under 404 or 200."""
-    codes = [one for one in values(json, "error") if isinstance(one, str)]
+    codes = texts(json, "error")
     null = status == 200 and values(json, "instances") == [None]
     good = null or (status in (200, 404) and codes in (["no_such_instance"], ["not_found"]))
     return good, f"HTTP {status} {'instances null' if null else ' '.join(codes)[:40]}".strip()
@@ -142,7 +144,7 @@ def _gone(replies: Replies) -> Verdict:
 
 def _bad_key(replies: Replies) -> Verdict:
     reply = replies["bad_key"]
-    codes = [one for one in values(reply.json, "error") if isinstance(one, str)]
+    codes = texts(reply.json, "error")
     return verdict(reply.status in (401, 404) and codes == ["auth_error"], f"HTTP {reply.status} {' '.join(codes)[:40]}".strip())
 
 
@@ -261,8 +263,7 @@ FACTS: tuple[Fact, ...] = (
     *_entry(MACHINE, "instances", "GET /api/v0/instances/{id}/"),
     *life_facts(
         _machine,
-        list_delay=60,
-        states=_STATES,
+        _CLOUD,
         gone=_gone,
         gone_expected="instances null, or no_such_instance or not_found under 404 or 200",
     ),

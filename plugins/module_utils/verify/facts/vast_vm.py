@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ...providers.vast.launch import VM_IMAGE
 from .fact import Basis, BootScript, Fact, Group, Question, Replies, Row, Verdict, not_seen, verdict
 from .life import MACHINE
 
 VM, LOG_ADDRESS = "vm", "vm_log"
-_IMAGE = "docker.io/vastai/kvm:ubuntu_terminal"
 _REQUEST = Question(LOG_ADDRESS, "PUT", "/api/v0/instances/request_logs/{}/", json={"tail": "200"})
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack", "vxlan", "tun", "wireguard")
 _LEAST_DISK = 20
@@ -153,7 +153,7 @@ def _words(*words: str) -> t.Callable[[str], bool]:
 
 
 FACTS: tuple[Fact, ...] = (
-    *_vm.fields(MACHINE, "GET /api/v0/instances/{id}/ of a virtual machine", [Row("instances.image_uuid", frozenset({_IMAGE}))]),
+    *_vm.fields(MACHINE, "GET /api/v0/instances/{id}/ of a virtual machine", [Row("instances.image_uuid", frozenset({VM_IMAGE}))]),
     _log.status(LOG_ADDRESS, "PUT /api/v0/instances/request_logs/{id}/", 200),
     *_log.fields(LOG_ADDRESS, "PUT /api/v0/instances/request_logs/{id}/", [("success", bool), ("result_url", str)]),
     _fact("ran", "A virtual machine runs its start script, which begins with #!", "began and ended", _ran),
@@ -219,7 +219,7 @@ FACTS: tuple[Fact, ...] = (
     ),
     _fact(
         "driver",
-        f"{_IMAGE} has an NVIDIA driver, which answers when the start script runs",
+        f"{VM_IMAGE} has an NVIDIA driver, which answers when the start script runs",
         "a version",
         _check("driver", lambda value: value != _NONE, lambda value: value and f"version {value}"),
         why="The bootstrap program installs a driver: a join takes some minutes longer, and fails if the image has parts of another one.",
