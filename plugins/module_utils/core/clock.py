@@ -101,6 +101,19 @@ class ShiftedClock:
         self._clock.sleep(seconds)
 
 
+def looks(clock: Clock, *, within: float, every: float, least: int) -> t.Iterator[None]:
+    """One turn for each look at something that is waited for: now, and every ``every`` seconds until ``within`` seconds have passed. There
+    are ``least`` of them in any case: one answer that takes as long as the whole wait does not end it."""
+    end = clock.now() + timedelta(seconds=within)
+    looked = 0
+    while True:
+        yield
+        looked += 1
+        if looked >= least and clock.now() >= end:
+            return
+        clock.sleep(every)
+
+
 def from_environment() -> Clock:
     """The clock this process lives by."""
     path = os.environ.get("TGP_CLOCK_FILE")

@@ -187,7 +187,7 @@ class Rig:
             {**copy.deepcopy(defaults), **copy.deepcopy(given), **params},
             check_mode=check,
             diff_mode=check,
-            progress=self.lines.append,
+            progress=self._told,
             warn=self.warnings.append,
             clock=self.host,
             transport=self._transport,
@@ -197,6 +197,10 @@ class Rig:
         finally:
             if task.events is not None:
                 task.events.close()
+
+    def _told(self, line: str) -> None:
+        self.lines.append(line)
+        print(line)  # shown with a test that fails
 
     def _transport(self, url: str) -> httpx.BaseTransport | None:
         if url in self.receivers:

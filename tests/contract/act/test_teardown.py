@@ -486,6 +486,23 @@ def test_L10_what_lived_unlisted_is_billed_until_it_was_destroyed(rig: Rig) -> N
     settled(rig)
 
 
+@pytest.mark.parametrize("slow", [1, 2, 3])
+def test_L10_one_answer_as_slow_as_the_whole_wait_does_not_end_it(rig: Rig, slow: int) -> None:
+    """Two minutes and more for one look at the cloud that says whether the machine is gone: the next looks are made all the same."""
+    rig.provision()
+    asked: list[str] = []
+
+    def answer_late(request: httpx.Request) -> None:
+        if request.url.host == "lambda.test":
+            asked.append(request.method)
+            if "POST" in asked and asked[asked.index("POST") :].count("GET") == slow and request.method == "GET":
+                rig.clock.advance(180)
+
+    rig.watcher = answer_late
+    assert only(rig.destroy()) == ("gone", "Manual")
+    settled(rig, late=4)
+
+
 # ---- draining
 
 

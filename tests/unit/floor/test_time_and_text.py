@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import FileClock, from_environment, from_text, to_text
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import FileClock, from_environment, from_text, looks, to_text
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ServerError
 from ansible_collections.tgp.gpu.plugins.module_utils.core.events import Events, Progress, render
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Feed
@@ -64,6 +64,21 @@ def test_a_sleep_ends_when_the_clock_is_moved(tmp_path: Path) -> None:
     threading.Timer(0.1, world.advance, [3600]).start()
     FileClock(str(path)).sleep(3000)
     assert world.seconds() - started >= 3600, "nobody waits for 50 minutes of real time"
+
+
+@pytest.mark.parametrize(
+    ("answers", "seen"),
+    [([0] * 20, [0, 5, 10, 15, 20, 25, 30]), ([0, 100], [0, 5, 110]), ([100], [0, 105, 110]), ([10] * 20, [0, 15, 30])],
+)
+def test_what_is_waited_for_is_looked_at_several_times_however_slow_the_answers_are(
+    answers: list[float], seen: list[float]
+) -> None:
+    """Within 30 s, every 5 s, at least three times; an answer takes as long as ``answers`` says."""
+    clock, at = At(), []
+    for number, _ in enumerate(looks(clock, within=30, every=5, least=3)):
+        at.append((clock.now() - NOON).total_seconds())
+        clock.moment += timedelta(seconds=[*answers, *[0] * 20][number])
+    assert at == seen
 
 
 def test_the_clock_cannot_go_back() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from ...core.clock import looks
 from ...core.errors import TgpError
 from ...model import Attempt, Claim, Deletion, Instance, InstanceState
 from ...model.reasons import Finding, Reason
@@ -20,6 +21,7 @@ from ...providers.registry import CAPABILITIES
 
 _CONFIRM = 60.0
 _POLL = 5.0
+_LOOKS = 3  # one of them may take as long as the whole wait
 
 
 def give_back(context: Context, claim: Claim, instance: Instance, reason: str = Reason.DUPLICATE) -> None:
@@ -45,13 +47,11 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
     instance = cloud.instance(instance_id)  # its prices, for the books
     context.lock.confirm()
     cloud.terminate(instance_id)
-    deadline = context.clock.now().timestamp() + _CONFIRM
-    while (now := cloud.instance(instance_id)) is not None and not now.gone:
-        if context.clock.now().timestamp() >= deadline:
-            raise TgpError(
-                f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name
-            )
-        context.clock.sleep(_POLL)
+    for _ in looks(context.clock, within=_CONFIRM, every=_POLL, least=_LOOKS):
+        if (now := cloud.instance(instance_id)) is None or now.gone:
+            break
+    else:
+        raise TgpError(f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name)
     rejected = instance or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
     book(context, claim, dataclasses.replace(rejected, created=rejected.created or attempt.time), Finding.LAUNCH_REFUSED)
     context.progress.step(claim.name, "terminated", f"{name} id {instance_id}, which a refused create call had left behind")

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 
+from ...core.clock import looks
 from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, TgpError, Unauthorized
 from ...core.rate_limit import RetryPolicy, is_rate_limited, resend
 from ...kube.drain.drain import Drained, DrainOptions, Target, drain
@@ -47,6 +48,7 @@ _RATE_LIMITED = RetryPolicy(tries=120, jitter=(1.0, 1.0), deadline=_CONFIRM, ret
 _DELETES = (Step.DRAIN, Step.DELETE_DEVICE, Step.DELETE_KEY, Step.DELETE_NODE, Step.DISCARD_EXTRAS, Step.REMOVE_CLAIM)
 _POLL = 5.0
 _APART = 30.0  # seconds between two lists that have to miss a machine
+_LOOKS = int(2 * _APART / _POLL)  # at least that many, of which one may take as long as the whole wait
 
 
 @dataclasses.dataclass(frozen=True)
@@ -353,11 +355,11 @@ class _Teardown:
     def _confirm(self) -> Ended | None:
         """Wait, within this run, until the cloud says that every machine is gone."""
         cloud = self.context.clients.cloud(self.claim.cloud)
-        deadline = self.context.clock.now().timestamp() + _CONFIRM
-        while not all(self._is_gone(cloud, instance_id) for instance_id in self._ids()):
-            if self.context.clock.now().timestamp() >= deadline:
-                return self.pending("the cloud does not yet say that the machine is gone")
-            self.context.clock.sleep(_POLL)
+        for _ in looks(self.context.clock, within=_CONFIRM, every=_POLL, least=_LOOKS):
+            if all(self._is_gone(cloud, instance_id) for instance_id in self._ids()):
+                break
+        else:
+            return self.pending("the cloud does not yet say that the machine is gone")
         if self.claim.gone_since is None:
             self._write(gone_since=self._end_of_bill())
         self._gone()
