@@ -32,38 +32,45 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ..module_utils.core.errors import TgpError
+from ..module_utils.core.bytecode import use_bytecode_cache
+from ..module_utils.core.errors import TgpError, library
 from ..module_utils.core.http import trusted
 from ..module_utils.core.redact import redact
 from ..module_utils.core.task import CALLER, Task, execute, of_ansible, secret_values
 from ..module_utils.core.variables import OLD_NAMES_END, called, check, renamed
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
-_WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
+_LIBRARIES = ("httpx", "jsonschema")  # of most runs
 display = Display()
 _limits: dict[str, int] = {}  # of tasks with async, which are run again for ``retries``
+use_bytecode_cache()
 
 
-def _import_all() -> None:
-    """This file is loaded in the parent process, each task runs in a fork of it: what is imported here is paid once per play instead of
-    once per task (a third of a second each). What is missing is reported by whoever needs it.
+def preload(*names: str) -> None:
+    """Import the modules of these names and what they need when they run. For the process that all later tasks are forks of: what is
+    imported there is paid once per play instead of once per task. What is missing is reported by whoever needs it.
 
-    Nothing of it is garbage. Looking for some meanwhile would take as long as the imports do, and looking again in each fork would copy
-    their memory.
+    Nothing of it is garbage, and looking for some in each fork would copy their memory.
     """
-    looks = gc.isenabled()
-    gc.disable()
-    for name in _WARM:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    with contextlib.suppress(ImportError, OSError, TgpError):
-        trusted()
-    if looks:
-        gc.enable()
+    with _no_garbage():
+        for name in (*(_MODULES + name for name in names), *_LIBRARIES):
+            with contextlib.suppress(ImportError):
+                library(name)
+        with contextlib.suppress(ImportError, OSError, TgpError):
+            trusted()
     gc.freeze()
 
 
-_import_all()
+@contextlib.contextmanager
+def _no_garbage() -> t.Iterator[None]:
+    """Imports make none. Looking for some meanwhile would take as long as the imports do."""
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looks:
+            gc.enable()
 
 
 class ActionModule(ActionBase):
@@ -82,7 +89,8 @@ class ActionModule(ActionBase):
         seconds = self._seconds()
         self._load_name = f"tgp.gpu.{name}"  # what messages about options call it
         self._say_where_it_runs(variables_of_task)
-        module = importlib.import_module(_MODULES + name)
+        with _no_garbage():
+            module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in of_ansible(module.SPEC).items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
             words = variables_of_task.get("tgp_variables", ())  # of our playbooks, and of those that take variables like them

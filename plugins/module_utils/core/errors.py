@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
+import types
 import typing as t
 
 
@@ -231,6 +233,23 @@ def _without(text: str) -> str:
 # that), a missing one must be named with its remedy, and an unused one must not cost start-up time. Usage: ``httpx = lazy("httpx")``
 
 
+# What a library imports without need. httpx imports its command line, and with it rich, click and pygments where they are installed. That
+# takes twice as long as the rest of httpx.
+_UNUSED_PARTS = {"httpx": "httpx._main"}
+
+
+def library(name: str) -> types.ModuleType:
+    """Import a library without its unused part. httpx does without that by itself where rich is not installed."""
+    part = _UNUSED_PARTS.get(name)
+    if part is None or name in sys.modules:
+        return importlib.import_module(name)
+    sys.modules[part] = t.cast(types.ModuleType, None)  # Python's way to say that a module cannot be imported
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.modules.pop(part, None)
+
+
 class _Lazy:
     def __init__(self, name: str, package: str) -> None:
         self._name = name
@@ -238,7 +257,7 @@ class _Lazy:
 
     def __getattr__(self, attribute: str) -> t.Any:
         try:
-            module = importlib.import_module(self._name)
+            module = library(self._name)
         except ImportError as error:
             raise MissingLibrary(
                 f"The Python library {self._package} is needed and could not be imported: {error}.",
