@@ -96,13 +96,13 @@ from ansible.errors import AnsibleParserError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
+from ..module_utils.core.bytecode import use_bytecode_cache
 from ..module_utils.core.errors import TgpError
 from ..module_utils.core.redact import redact, register
 from ..module_utils.core.task import Task, secret_values
-from ..module_utils.model import Lane
-from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.providers.registry import CAPABILITIES
-from ..module_utils.reports.status import Seen, look
+
+if t.TYPE_CHECKING:
+    from ..module_utils.reports.status import Seen
 
 _GROUPS = {
     "pool": "pool",
@@ -125,6 +125,15 @@ _OWN = {
     "use_extra_vars",
     "leading_separator",
 }
+use_bytecode_cache()
+
+
+def look(task: Task) -> Seen:
+    """Read everything once. An inventory from the cache reads nothing, so what this needs is not imported with the file. Imports inside
+    functions also come after use_bytecode_cache."""
+    from ..module_utils.reports.status import look as look_at_all
+
+    return look_at_all(task)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -137,6 +146,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path)
+        self._groups: dict[str, str] = {}
         config = self._read_config_data(path)
         self.load_cache_plugin()
         key = self.get_cache_key(path)
@@ -155,6 +165,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return None
 
     def _read(self, config: dict[str, t.Any], path: str) -> Seen:
+        from ..module_utils.observe.options import FLEET_SPEC  # as in look
+
         given = {name: self.templar.template(value) for name, value in config.items() if name in FLEET_SPEC}
         unknown = [name for name in config if name not in FLEET_SPEC and name not in _OWN and not name.startswith("cache")]
         if unknown:
@@ -190,24 +202,37 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return beside
 
     def _add(self, machines: list[dict[str, t.Any]]) -> None:
-        self.inventory.add_group("gpu_nodes")
-        strict = self.get_option("strict")
+        inventory = self.inventory
+        inventory.add_group("gpu_nodes")
+        composes = any(self.get_option(option) for option in ("compose", "groups", "keyed_groups"))
         for machine in machines:
             name = machine["name"]
-            self.inventory.add_host(name, group="gpu_nodes")
+            inventory.add_host(name, group="gpu_nodes")
             for key, value in self._way(machine).items():
-                self.inventory.set_variable(name, key, value)
+                inventory.set_variable(name, key, value)
             for key, value in machine.items():
-                self.inventory.set_variable(name, f"tgp_{key}", value)
+                inventory.set_variable(name, f"tgp_{key}", value)
             for key, prefix in _GROUPS.items():
                 if machine.get(key):
-                    group = self.inventory.add_group(self._sanitize_group_name(f"{prefix}_{machine[key]}".lower()))
-                    self.inventory.add_child("gpu_nodes", group)
-                    self.inventory.add_host(name, group=group)
-            variables = self.inventory.hosts[name].get_vars()
-            self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
-            self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
-            self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
+                    inventory.add_host(name, group=self._group(f"{prefix}_{machine[key]}"))
+            if composes:
+                self._compose_of(name)
+
+    def _group(self, wording: str) -> str:
+        """The group below gpu_nodes, made once."""
+        if wording not in self._groups:
+            group = self.inventory.add_group(self._sanitize_group_name(wording.lower()))
+            self.inventory.add_child("gpu_nodes", group)
+            self._groups[wording] = group
+        return self._groups[wording]
+
+    def _compose_of(self, name: str) -> None:
+        """What the file itself asks for. Ansible looks at all variables of the host for each of the three."""
+        strict = self.get_option("strict")
+        variables = self.inventory.hosts[name].get_vars()
+        self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
 
     def _way(self, machine: dict[str, t.Any]) -> dict[str, str]:
         """The variables by which tasks reach a machine: itself or nothing, never the controller unless the file asks for it."""
@@ -215,7 +240,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         addresses = sorted(machine["mesh_addresses"], key=lambda address: ":" in address)
         way = {"ansible_host": addresses[0] if addresses else f"{machine['name']}.invalid"}
+        from ..module_utils.model import Lane  # as in look
+
         if machine["lane"] == Lane.KUBELET.value:
+            from ..module_utils.providers.registry import CAPABILITIES
+
             way["ansible_connection"] = "ssh"
             facts = CAPABILITIES.get(machine["cloud"])
             if facts is not None and facts.login:
