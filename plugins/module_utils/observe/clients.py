@@ -70,11 +70,19 @@ class Once:
                 self._values.pop(key, None)
 
 
+class Listing(t.NamedTuple, t.Generic[_T]):
+    """A list, and when it was asked for. What came to be or ended since may not be in it, so that moment is its date: what it lacks is
+    missing only if it existed by then."""
+
+    items: tuple[_T, ...]
+    asked: datetime
+
+
 class Feed(t.Generic[_T]):
     """A list that is read again when it is older than ``max_age`` seconds, by one caller at a time.
 
-    A failed read keeps the last good list and its age; ``problem`` says what went wrong until a read succeeds. ``read_at`` is when the
-    last good list was asked for.
+    Its age counts from when its answer came, else a list that takes longer than that would be read once for each of its callers. A failed
+    read keeps the last good list and its date; ``problem`` says what went wrong until a read succeeds.
     """
 
     def __init__(self, read: t.Callable[[], t.Sequence[_T]], clock: Clock, max_age: float = 5.0) -> None:
@@ -82,25 +90,42 @@ class Feed(t.Generic[_T]):
         self._clock = clock
         self._max_age = max_age
         self._lock = threading.Lock()
-        self._items: tuple[_T, ...] | None = None
-        self._asked: datetime | None = None
-        self.read_at: datetime | None = None
-        self.problem = ""
+        self._asked: datetime | None = None  # when the last read began, and when its answer or failure came
+        self._answered: datetime | None = None
+        self._good: Listing[_T] | None = None
+        self._failure: TgpError | None = None
 
-    def items(self, since: datetime | None = None) -> tuple[_T, ...] | None:
-        """The newest list there is, asked for not before ``since``; None when no read ever succeeded."""
+    @property
+    def problem(self) -> str:
+        return str(self._failure or "")
+
+    def listing(self, since: datetime | None = None) -> Listing[_T] | None:
+        """The newest list there is. It is read again if it was asked for before ``since``; None when no read ever succeeded."""
         with self._lock:
             now = self._clock.now()
-            old = self._asked is None or (now - self._asked).total_seconds() >= self._max_age
-            if old or self._asked is None or (since is not None and self._asked < since):
-                self._asked = now
+            if self._asked is None or self._is_old(now) or (since is not None and self._asked < since):
+                self._asked, self._answered = now, None
                 try:
-                    self._items = tuple(self._read())
-                    self.read_at = now
-                    self.problem = ""
+                    self._good, self._failure = Listing(tuple(self._read()), now), None
                 except TgpError as error:
-                    self.problem = str(error)
-            return self._items
+                    self._failure = error
+                self._answered = self._clock.now()
+            return self._good
+
+    def items(self, since: datetime | None = None) -> tuple[_T, ...] | None:
+        """What :meth:`listing` lists."""
+        listing = self.listing(since)
+        return None if listing is None else listing.items
+
+    def items_since(self, since: datetime) -> tuple[_T, ...]:
+        """The same for callers to whom an older list proves nothing: raises what kept it from being read."""
+        listing = self.listing(since)
+        if listing is not None and listing.asked >= since:
+            return listing.items
+        raise self._failure or TgpError("The list was not read.")
+
+    def _is_old(self, now: datetime) -> bool:
+        return self._answered is None or (now - self._answered).total_seconds() >= self._max_age
 
 
 class Clients:
@@ -168,19 +193,23 @@ class Clients:
         return None if current is None else bool(current.ready)
 
     def instances(self, cloud: str, since: datetime | None = None) -> tuple[Instance, ...] | None:
-        """A list of a cloud's machines not older than a few seconds, nor than ``since``; None when it could not be read, also because
-        the cloud cannot be connected: that ends no wait for machines of another one."""
+        """A list of a cloud's machines that came a few seconds ago at most, asked for not before ``since``; None when it could not be read,
+        also because the cloud cannot be connected: that ends no wait for machines of another one."""
+        return self._feed(cloud).items(since)
+
+    def listing(self, cloud: str, since: datetime | None = None) -> Listing[Instance] | None:
+        """The same with its date."""
+        return self._feed(cloud).listing(since)
+
+    def instances_since(self, cloud: str, since: datetime) -> tuple[Instance, ...]:
+        """One list for all who need one that was asked for after ``since``; raises when it cannot be read."""
+        return self._feed(cloud).items_since(since)
+
+    def _feed(self, cloud: str) -> Feed[Instance]:
         with self._guard:
             if cloud not in self._feeds:
                 self._feeds[cloud] = Feed(lambda: self.cloud(cloud).instances(), self._task.clock)
-            feed = self._feeds[cloud]
-        return feed.items(since)
-
-    def listed_at(self, cloud: str) -> datetime | None:
-        """When the list that :meth:`instances` returns was read; None when there is none."""
-        with self._guard:
-            feed = self._feeds.get(cloud)
-        return feed.read_at if feed else None
+            return self._feeds[cloud]
 
     # ---- the mesh
 

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LockLost, TgpError
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Attempt, Instance, InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Listing
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import launch
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import duplicate_instances, teardown
 
@@ -128,7 +129,7 @@ def test_L14_what_a_refused_call_left_behind_is_gone_when_its_cloud_says_so() ->
 def test_L2a_lists_that_miss_a_machine_are_not_believed_while_its_id_shows_it(look: InstanceState | None, gone: bool) -> None:
     context = stand_in(None if look is None else Instance("vast", "1", "tgp-x", look))
     times = [datetime(2026, 1, 1, 12, 0, second, tzinfo=timezone.utc) for second in (0, 40)]
-    context.clients.listed_at = lambda _name: times.pop(0)
+    context.clients.listing = lambda _name: Listing((), times.pop(0))
     work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", gone_since=None), _missing={})
     is_gone = t.cast("t.Callable[..., bool]", teardown._Teardown._is_gone)
     assert is_gone(work, context.clients.cloud("vast"), "1") is (look is InstanceState.TERMINATED), "one list alone"
@@ -156,11 +157,12 @@ def test_L14_what_a_refused_call_left_behind_is_not_found_after_a_lost_answer() 
     refused, made = (Instance("vast", identity, "tgp-x", InstanceState.RUNNING) for identity in ("1", "2"))
     listed = [refused, made]
     context = types.SimpleNamespace(
-        clients=types.SimpleNamespace(cloud=lambda _name: types.SimpleNamespace(instances=lambda: listed)),
+        clients=types.SimpleNamespace(instances_since=lambda _name, _since: listed),
         records=types.SimpleNamespace(is_ours=lambda _one: True),
         clock=types.SimpleNamespace(now=lambda: None),
     )
-    work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", name="tgp-x", rejects={"1"}))
+    claim = types.SimpleNamespace(cloud="vast", name="tgp-x", rejects={"1"}, unknown_since=None)
+    work = types.SimpleNamespace(context=context, claim=claim)
     find = t.cast("t.Callable[[t.Any], list[Instance]]", launch._Launch._find)
     listed[:] = [refused]
     assert find(work) == []

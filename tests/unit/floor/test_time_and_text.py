@@ -132,6 +132,55 @@ def test_a_feed_reads_once_for_many_and_keeps_the_last_good_list() -> None:
     assert feed.items() == (3,) and not feed.problem
 
 
+def test_a_list_that_takes_longer_than_it_is_fresh_is_read_once_for_many_and_keeps_the_date_of_the_question() -> None:
+    clock, calls = At(), []
+
+    def read() -> list[int]:
+        calls.append(clock.now())
+        clock.sleep(60)
+        return [len(calls)]
+
+    feed: Feed[int] = Feed(read, clock, max_age=5)
+    assert [feed.items() for _claim in range(10)] == [(1,)] * 10 and calls == [NOON]
+    listing = feed.listing()
+    assert listing is not None and listing.asked == NOON, "what came to be in that minute may not be in it"
+    clock.sleep(4.9)
+    assert feed.items() == (1,)
+    clock.sleep(0.1)
+    assert feed.items() == (2,) and len(calls) == 2
+
+
+def test_a_list_that_was_asked_for_before_something_happened_is_read_again_once_for_all_that_ask() -> None:
+    clock, calls = At(), []
+
+    def read() -> list[int]:
+        clock.sleep(60)
+        calls.append(1)
+        return [len(calls)]
+
+    feed: Feed[int] = Feed(read, clock, max_age=5)
+    assert feed.items() == (1,)
+    created = NOON + timedelta(seconds=30)
+    assert [feed.items_since(created) for _claim in range(10)] == [(2,)] * 10 and len(calls) == 2
+
+
+def test_an_older_list_is_no_answer_to_those_who_need_a_newer_one() -> None:
+    clock, answers = At(), [[1], ServerError("cloud: GET /x was answered 500: no text.")]
+
+    def read() -> list[int]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    feed: Feed[int] = Feed(read, clock, max_age=5)
+    assert feed.items_since(NOON) == (1,)
+    with pytest.raises(ServerError, match="500"):
+        feed.items_since(clock.now() + timedelta(seconds=1))
+    listing = feed.listing()
+    assert listing is not None and listing.items == (1,) and listing.asked == NOON, "others keep it with its date"
+
+
 def test_a_feed_that_never_read_is_unknown_not_empty() -> None:
     def read() -> list[int]:
         raise ServerError("cloud: down")

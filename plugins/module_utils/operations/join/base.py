@@ -52,6 +52,14 @@ class End(t.Protocol):
     hopeless: str
 
 
+class ListedFacts(t.NamedTuple):
+    """What cloud and mesh list of a machine. ``listed_at``: when the cloud's list was asked for, None when it never could be read."""
+
+    instance: Instance | None
+    listed_at: datetime | None
+    device: Device | None
+
+
 class Following:
     """One wait for several claims. ``claims`` are the records as last written."""
 
@@ -60,6 +68,7 @@ class Following:
         self.claims = {claim.name: claim for claim in claims}
         self.order = [claim.name for claim in claims if claim.phase is not Phase.READY]
         self._lock = threading.RLock()
+        self._meshed = {claim.name for claim in claims if claim.mesh_key_id or claim.is_service}
         self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
         self._hope = Hope()
         self._ended: dict[str, str] = {}
@@ -74,28 +83,40 @@ class Following:
         except ApiError as error:
             self.context.progress.step("", "lock", f"not renewed yet: {error}", quiet=True)
 
-    def _take_facts(self, name: str, since: datetime | None = None) -> tuple[Instance | None, Device | None]:
+    def _take_facts(self, name: str, since: datetime | None = None) -> ListedFacts:
         """What cloud and mesh list of a claim, noted in it. With ``since``, lists that lacked something are read again if older."""
         claim = self.claims[name]
-        instance = self._instance(claim, since if claim.price_paid is None or not claim.ip else None)
+        instance, listed_at = self._instance(claim, since if _lacks_facts(claim) else None)
         if instance is not None:
             self._take_instance(instance)
-        device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id or claim.is_service else None
+        device = self._device(claim, None if claim.mesh_device_id else since) if name in self._meshed else None
         if device is not None and not claim.mesh_device_id:
             self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
-        return instance, device
+        return ListedFacts(instance, listed_at, device)
 
-    def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
-        """As its cloud lists it. One that a fresh list lacks (``since``) is asked for by its id: lists show new machines late."""
-        listed = self.context.clients.instances(claim.cloud, since)
-        instance = next((machine for machine in listed or () if machine.id == claim.instance_id), None)
-        if instance is not None or listed is None or since is None or not claim.instance_id:
-            return instance
+    def _take_late_facts(self, outcomes: t.Mapping[str, End]) -> None:
+        """What came to be of complete machines while nobody looked; else the next run would note it. One list serves all of them: to read
+        one for each as it became complete would cost a call per machine, squared where each of them is a call."""
+        now = self.context.clock.now()
+        for name in self.order:
+            claim = self.claims[name]
+            if outcomes[name].ready and (_lacks_facts(claim) or (name in self._meshed and not claim.mesh_device_id)):
+                self._take_facts(name, since=now)
+
+    def _instance(self, claim: Claim, since: datetime | None) -> tuple[Instance | None, datetime | None]:
+        """As its cloud lists it, and the date of that list. One that a fresh list lacks (``since``) is asked for by its id: lists show new
+        machines late."""
+        listing = self.context.clients.listing(claim.cloud, since)
+        if listing is None:
+            return None, None
+        instance = next((machine for machine in listing.items if machine.id == claim.instance_id), None)
+        if instance is not None or since is None or not claim.instance_id:
+            return instance, listing.asked
         try:
             instance = self.context.clients.cloud(claim.cloud).instance(claim.instance_id)
         except ApiError:
-            return None
-        return None if instance is None or instance.gone else instance
+            instance = None
+        return None if instance is None or instance.gone else instance, listing.asked
 
     def _device(self, claim: Claim, since: datetime | None) -> Device | None:
         listed = self._devices.items(since)
@@ -179,6 +200,7 @@ class Following:
     def finish(self, outcomes: t.Mapping[str, End]) -> list[Joined]:
         """Ready ones are done; the others are explained, booked as failed joins and terminated in this very run. So are those whose
         price had jumped by the time they were ready."""
+        self._take_late_facts(outcomes)
         now = self.context.clock.now()
         failed = [name for name in self.order if not outcomes[name].ready or name in self._ended]
         self._explain(failed, outcomes)
@@ -251,6 +273,11 @@ class Following:
         return ""
 
 
+def _lacks_facts(claim: Claim) -> bool:
+    """Whether its cloud has not reported its price or address yet. It never reports the address of an own machine."""
+    return claim.price_paid is None or (CAPABILITIES[claim.cloud].rented and not claim.ip)
+
+
 # ---- when there is no use in waiting for a machine any longer, although its time is not over: the cloud itself has given it up
 
 _OVER = (InstanceState.TERMINATED, InstanceState.FAILED, InstanceState.STOPPED)
@@ -268,7 +295,7 @@ class Hope:
         self._broken: dict[str, datetime] = {}
 
     def lost(self, claim: Claim, instance: Instance | None, listed_at: datetime | None, *, alive: bool) -> str:
-        """Why to give up, empty while there is hope. ``listed_at`` is when the cloud's list that (not) shows ``instance`` was read,
+        """Why to give up, empty while there is hope. ``listed_at`` is when the cloud's list that (not) shows ``instance`` was asked for,
         None when it never could be; ``alive``: its mesh device is online."""
         if instance is None:
             return self._absent(claim, listed_at)

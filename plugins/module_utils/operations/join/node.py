@@ -98,10 +98,10 @@ class _Join(Following):
     def evidence(self, name: str) -> Evidence:
         """What cloud and mesh say of a machine that is not a Ready node yet; called every few seconds for each of them."""
         self._hold_lock()
-        instance, device = self._take_facts(name)
+        instance, listed_at, device = self._take_facts(name)
         claim = self.claims[name]
         alive = device is not None and device.online is True
-        lost = self._hope.lost(claim, instance, self.context.clients.listed_at(claim.cloud), alive=alive)
+        lost = self._hope.lost(claim, instance, listed_at, alive=alive)
         hopeless = self._ended.get(name, "") or lost
         return Evidence(
             instance="" if instance is None else instance.raw_state or instance.state.value,
@@ -143,7 +143,7 @@ class _Join(Following):
             allow=capacity.keys_of(pool),
         )
         now = self.context.clock.now()
-        self._take_facts(name, since=now)  # what came to be while nobody looked; else the next run would note it
+        self._take_facts(name)
         self._take_back(claim)
         with self._lock:
             claim = self.claims[name]

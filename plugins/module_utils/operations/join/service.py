@@ -108,12 +108,10 @@ class _Serve(Following):
         if wait.looked is not None and (now - wait.looked).total_seconds() < _EVERY and not wait.looked < wait.deadline <= now:
             return
         wait.looked = now
-        instance, device = self._take_facts(name, since=wait.deadline if late else None)
+        instance, listed_at, device = self._take_facts(name, since=wait.deadline if late else None)
         claim = self.claims[name]
         online = device is not None and device.online is True
-        hopeless = self._ended.get(name) or self._hope.lost(
-            claim, instance, self.context.clients.listed_at(claim.cloud), alive=online
-        )
+        hopeless = self._ended.get(name) or self._hope.lost(claim, instance, listed_at, alive=online)
         if hopeless:
             wait.message = wait.hopeless = hopeless
             self._close(name)
@@ -145,7 +143,7 @@ class _Serve(Following):
 
     def _expire(self, name: str, online: bool) -> None:
         wait = self._waits[name]
-        if not online and (self._devices.problem or self._devices.read_at is None):
+        if not online and self._devices.problem:
             wait.undecided, wait.message = True, f"its time is over, but the mesh cannot be read: {self._devices.problem}"
         self._close(name)
 
@@ -206,7 +204,7 @@ class _Serve(Following):
 
     def _complete(self, name: str, device: Device) -> None:
         now = self.context.clock.now()
-        self._take_facts(name, since=now)  # what came to be while nobody looked; else the next run would note it
+        self._take_facts(name)
         self._take_back(self.claims[name])
         with self._lock:
             claim = self.claims[name]

@@ -296,11 +296,12 @@ class _Launch:
         self._write(unknown_since=self.context.clock.now(), attempts=attempts)
 
     def _find(self) -> list[Instance]:
-        """Our machines of this claim's name. What a refused call left behind is not meant."""
-        cloud, rejects = self.context.clients.cloud(self.claim.cloud), self.claim.rejects
+        """Our machines of this claim's name. What a refused call left behind is not meant. A list that was asked for before the answer was
+        lost proves nothing; a later one serves all whose answers were lost."""
+        claim, rejects = self.claim, self.claim.rejects
         named = [
             instance
-            for instance in cloud.instances()
+            for instance in self.context.clients.instances_since(claim.cloud, claim.unknown_since or self.context.clock.now())
             if instance.name == self.claim.name and not instance.gone and instance.id not in rejects
         ]
         return [instance for instance in named if self.context.records.is_ours(instance)]

@@ -12,7 +12,7 @@ import typing as t
 from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
 from ...kube.nodes import delete_node, get_node
 from ...mesh.base import find_device
-from ...model import Claim, Extra
+from ...model import Claim, Device, Extra
 from ...observe.clients import Feed
 from ...observe.context import Context
 from ...planner.claims.record import mesh_tags
@@ -201,10 +201,13 @@ _REMOVERS: dict[str, t.Callable[[Context, OrphanItem], Removal]] = {
 
 
 def delete_device(context: Context, claim: Claim) -> None:
-    """Remove the claim's mesh device: by the id recorded, else the one of its name that is not older than the claim."""
+    """Remove the claim's mesh device: by the id recorded, else the one of its name that is not older than the claim. A list that was asked
+    for after the machine was gone shows it if it exists, so one list serves all machines that are gone by then."""
     mesh, device_id = context.clients.mesh(), claim.mesh_device_id
     if mesh is not None and not device_id:
-        match = find_device(mesh.devices(), hostname=claim.name, tags=mesh_tags(claim, context.specs), created_after=claim.created)
+        feed: Feed[Device] = context.once("devices of gone machines", lambda: Feed(mesh.devices, context.clock))
+        devices = feed.items_since(claim.gone_since or context.clock.now())
+        match = find_device(devices, hostname=claim.name, tags=mesh_tags(claim, context.specs), created_after=claim.created)
         device_id = match.device.id if match.device else ""
     if mesh is not None and device_id:
         mesh.delete_device(device_id)

@@ -14,7 +14,7 @@ import dataclasses
 import math
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ...core.clock import looks
@@ -328,14 +328,16 @@ class _Teardown:
     def _nothing_rented(self) -> Ended | None:
         """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
         if self.claim.launch_started is not None:
-            cloud = self.context.clients.cloud(self.claim.cloud)
-            named = [instance for instance in cloud.instances() if instance.name == self.claim.name and not instance.gone]
+            unsure = self.claim.unknown_since or self.claim.launch_started
+            settled = unsure + timedelta(seconds=UNKNOWN_WINDOW)  # a list that was asked for by then may still lack it
+            is_settled = self.context.clock.now() >= settled
+            listed = self.context.clients.instances_since(self.claim.cloud, settled if is_settled else unsure)
+            named = [instance for instance in listed if instance.name == self.claim.name and not instance.gone]
             ids = tuple(instance.id for instance in named if self.context.records.is_ours(instance))
             if ids:
                 self._write(instance_id=ids[0], ids_seen=(*self.claim.ids_seen, *ids))
                 return None
-            unsure = self.claim.unknown_since or self.claim.launch_started
-            if (self.context.clock.now() - unsure).total_seconds() < UNKNOWN_WINDOW:
+            if not is_settled:
                 return self.pending("the cloud does not yet say that the machine is gone")
         self._gone()
         return None
@@ -405,9 +407,10 @@ class _Teardown:
 
     def _is_gone(self, cloud: Cloud, instance_id: str) -> bool:
         """Its cloud says so of it, or two lists, half a minute apart, and a look by its id miss it (L-2a)."""
-        listed, read_at = self.context.clients.instances(self.claim.cloud), self.context.clients.listed_at(self.claim.cloud)
-        if listed is None or read_at is None:
+        listing = self.context.clients.listing(self.claim.cloud)
+        if listing is None:
             return False
+        listed, read_at = listing
         shown = next((instance for instance in listed if instance.id == instance_id), None)
         if shown is not None and not shown.gone:
             self._missing.pop(instance_id, None)
