@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A power service for the world's own machines: POST ``/<machine>/start`` and ``/<machine>/stop``, GET ``/<machine>/status``.
+"""A power service for the world's own machines: POST ``/<machine>/start`` and ``/<machine>/stop``, GET ``/<machine>/status``, and GET
+``/status`` for all machines at once.
 
 Switching may be repeated; what is already so answers 409. A start may carry ``{"machineConfig": ...}``, which a boot service would
 hand to the machine. With ``world.secrets["WEBHOOK_AUTH_VALUE"]`` set, every call must carry it in the header Authorization; with
@@ -62,6 +63,12 @@ def app(world: World) -> flask.Flask:
     def status(name: str) -> t.Any:
         machine = find(name)
         return flask.jsonify({"state": machine.state, "since": (machine.ended or machine.created).isoformat()})
+
+    @service.get("/status")
+    def statuses() -> t.Any:
+        with world.lock:
+            machines = [machine for machine in world.machines.values() if machine.cloud == "webhook"]
+        return flask.jsonify({"machines": [{"name": machine.name, "state": machine.state} for machine in machines]})
 
     return service
 

@@ -198,6 +198,8 @@ def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str
             reader.fault(
                 f"{path}.{name}", f"{value!r} is not possible here. Use one of {wanted}." if wanted else f"{error.message}."
             )
+        if cloud == OWN_MACHINES and name.endswith("Endpoint") and isinstance(value, str):
+            _check_address(value, f"{path}.{name}", reader)
     return dict(settings)
 
 
@@ -224,10 +226,8 @@ def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Seque
 
 def _machine(spec: Spec, path: str, reader: Reader) -> Machine:
     for field in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
-        if field in spec and not _is_address(spec[field]):
-            reader.fault(f"{path}.{field}", f"{spec[field]!r} is neither an http or https address nor a path below webhook_url.")
-        elif field in spec and is_link_local(urlsplit(spec[field]).hostname or ""):
-            reader.fault(f"{path}.{field}", f"leads to {urlsplit(spec[field]).hostname}, {LINK_LOCAL}")
+        if field in spec:
+            _check_address(spec[field], f"{path}.{field}", reader)
     wanted = (reader.model(spec["gpuType"], f"{path}.gpuType") or "") if "gpuType" in spec else ""
     card = gpu_models.parse(wanted) or gpu_models.Gpu("")
     return Machine(
@@ -247,6 +247,13 @@ def _machine(spec: Spec, path: str, reader: Reader) -> Machine:
 def is_own(entry: Spec) -> bool:
     """Whether a providers entry stands for own machines."""
     return canonical_cloud(str(entry.get("name"))) == OWN_MACHINES
+
+
+def _check_address(text: str, path: str, reader: Reader) -> None:
+    if not _is_address(text):
+        reader.fault(path, f"{text!r} is neither an http or https address nor a path below webhook_url.")
+    elif is_link_local(urlsplit(text).hostname or ""):
+        reader.fault(path, f"leads to {urlsplit(text).hostname}, {LINK_LOCAL}")
 
 
 def _is_address(text: str) -> bool:

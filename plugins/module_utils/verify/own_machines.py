@@ -75,8 +75,8 @@ def open_own_machines(task: Task) -> OwnMachines:
         calls[f"no_key_{number}"] = StatusCall(_as_user(endpoint, ""), {})
         calls[f"bad_key_{number}"] = _with_invalid_key(endpoint, cloud.key_header)
     return OwnMachines(
-        webhook.table([bool(machine.status_endpoint) for machine in machines], services, cloud.timeout),
-        cloud.connection(asked[0].status_endpoint),
+        webhook.table([bool(machine.status_endpoint) for machine in machines], services, cloud.connections.timeout),
+        cloud.connections.client(asked[0].status_endpoint),
         closing=cloud.close,
         calls=calls,
         power=cloud,

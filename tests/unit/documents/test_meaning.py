@@ -535,6 +535,34 @@ def test_L13_a_bid_is_refused_where_nothing_is_auctioned() -> None:
         node_class_of({"providers": [{"name": "lambda", "bidMargin": "5%"}]})
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("power", "'power' is neither an http or https address nor a path below webhook_url"),
+        ("ftp://power.test/status", "is neither an http or https address"),
+        ("http://169.254.169.254/latest", "leads to 169.254.169.254"),
+        ("", "non-empty"),
+        (["/status"], "is not of type 'string'"),
+    ],
+)
+def test_L21_an_endpoint_for_all_own_machines_is_checked_like_theirs(value: t.Any, problem: str) -> None:
+    own = {"name": "webhook", "machines": [MACHINE], "settings": {"bulkStatusEndpoint": value}}
+    with pytest.raises(InvalidInput) as caught:
+        node_class_of({"providers": [own]})
+    assert any("spec.providers[0].settings.bulkStatusEndpoint" in one and problem in one for one in caught.value.problems), (
+        caught.value.problems
+    )
+
+
+@pytest.mark.parametrize("value", ["https://power.test/status", "/status"])
+def test_L21_an_endpoint_for_all_own_machines_is_theirs_alone(value: str) -> None:
+    settings = {"bulkStatusEndpoint": value}
+    (choice,) = node_class_of({"providers": [{"name": "webhook", "machines": [MACHINE], "settings": settings}]}).clouds
+    assert choice.settings == settings
+    with pytest.raises(InvalidInput, match="bulkStatusEndpoint"):
+        node_class_of({"providers": [{"name": "lambda", "settings": settings}]})
+
+
 def test_S3_39_own_machines_enter_no_tunnel() -> None:
     own = {"name": "webhook", "machines": [MACHINE], "settings": {"payload": "talos"}}
     with pytest.raises(InvalidInput, match="own machines that are given a configuration enter no tunnel"):

@@ -5,7 +5,8 @@
 
 The contract with a power service: POST to the up or down endpoint switches, and may be repeated; 2xx = done or under way,
 409 = already so; redirects are not followed. An optional status endpoint answers GET with JSON ``{"state": ...}``, which is off,
-starting, on or stopping. With a signing secret each POST carries ``X-Tgp-Timestamp`` (unix seconds) and ``X-Tgp-Signature:
+starting, on or stopping. One bulk status endpoint may answer for all machines at once: ``{"machines": [{"name": ..., "state": ...}]}``,
+in which a machine that is missing is unknown. With a signing secret each POST carries ``X-Tgp-Timestamp`` (unix seconds) and ``X-Tgp-Signature:
 sha256=<hex>``, the HMAC-SHA256 of ``<timestamp>.<body>``.
 """
 
@@ -16,10 +17,8 @@ import hmac
 import json
 import math
 import os
-import re
-import socket
 import typing as t
-from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import env_fallback
 
@@ -30,7 +29,8 @@ from ...core.rate_limit import RetryPolicy, resend
 from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, Entry, NothingBeside, Wanted, text_option
-from .machines import LINK_LOCAL, Origin, faults, is_link_local, key_hosts, machines_of, root_of
+from .connections import Connections
+from .machines import Origin, bulk_endpoint, faults, key_hosts, machines_of, root_of
 
 if t.TYPE_CHECKING:
     import httpx
@@ -53,12 +53,19 @@ FACTS = Capability(
     rented=False,
     lane_reason="they are whole machines that become nodes",
 )
+_T = t.TypeVar("_T")
 PAYLOADS = ("none", "body")
 SETTINGS: dict[str, dict[str, t.Any]] = {
-    "payload": {"enum": list(PAYLOADS), "description": "what the power service is sent when a machine is switched on"}
+    "payload": {"enum": list(PAYLOADS), "description": "what the power service is sent when a machine is switched on"},
+    "bulkStatusEndpoint": {
+        "type": "string",
+        "minLength": 1,
+        "description": "URL that reports the states of all machines in one answer",
+    },
 }
 
-_SECRET = re.compile(r"(?i)token|key|secret|sig|pass|auth")  # names of query values not to be printed
+_SIDE_BY_SIDE = 32  # machines whose states are asked for at the same time
+_UNLISTED = "is not in the answer of the bulk status endpoint, so its state is unknown."
 _OPEN = (errors.ServerError, errors.LostAnswer)  # the call may have had its effect
 # Switching is idempotent by contract, so a call whose outcome is open, too, is sent once more.
 _SWITCH = RetryPolicy(tries=2, first=2.0, growth=1.0, jitter=(1.0, 1.0), deadline=math.inf, retry_after=(2.0, 60.0))
@@ -72,6 +79,7 @@ class WebhookCloud(NothingBeside):
     Without both and without a status endpoint nobody can tell what a machine does, and its state is UNKNOWN.
     ``key_hosts``: where ``auth_value`` and signed calls may go. A machine with another address makes the list unusable: InvalidInput names
     each (targets.py). ``resolve``: the addresses of a name, asked before each call; None = those of the network, where it is used.
+    ``bulk_status_endpoint`` answers for all machines in one call; without it their states are asked for side by side.
     ``payload``: "none" posts ``{}``, "body" posts ``{"name": ..., "machineConfig": ...}`` so that a boot service can hand it out.
     """
 
@@ -87,6 +95,7 @@ class WebhookCloud(NothingBeside):
         auth_value: str | None = None,
         signing_secret: str | None = None,
         key_hosts: t.Collection[Origin] = (),
+        bulk_status_endpoint: str = "",
         payload: str = "none",
         timeout: float = 5.0,
         resolve: t.Callable[[str], t.Iterable[str]] | None = None,
@@ -96,7 +105,7 @@ class WebhookCloud(NothingBeside):
         if payload not in PAYLOADS:
             raise errors.InvalidInput(f"webhook: payload {payload!r} should be one of {', '.join(PAYLOADS)}.")
         redact.register(auth_value, signing_secret)
-        if problems := faults(machines, key_hosts, key=bool(auth_value), signed=bool(signing_secret)):
+        if problems := faults(machines, key_hosts, key=bool(auth_value), signed=bool(signing_secret), bulk=bulk_status_endpoint):
             raise errors.InvalidInput("webhook: the power services cannot be called; no call was made.", problems=problems)
         self._machines = {machine.name: machine for machine in machines}
         self._node_ready = node_ready
@@ -104,25 +113,27 @@ class WebhookCloud(NothingBeside):
         self._headers = {auth_header: auth_value} if auth_value else {}
         check_headers("webhook", self._headers)
         self._secret = signing_secret
+        self._bulk = bulk_status_endpoint
         self._payload = payload
-        self._timeout = timeout
-        self._transport = transport
-        self._resolve = resolve
         self._clock = clock or SystemClock()
-        self._apis: dict[str, Api] = {}
+        self.connections = Connections(timeout, transport, resolve, self._clock)
 
     def check(self) -> CloudCheck:
         """The power of no machine is touched: only status endpoints are asked."""
+        if self._bulk:
+            states = self._bulk_states()
+            missing = [name for name in self._machines if name not in states]
+            count = f"{len(self._machines) - len(missing)} of {len(self._machines)}"
+            sentence = f"webhook: the bulk status endpoint lists {count} machines."
+            return CloudCheck(sentence, tuple(f"webhook: {name} {_UNLISTED}" for name in missing))
         asked = [machine for machine in self._machines.values() if machine.status_endpoint]
-        for machine in asked:
-            self._status(machine)
+        self._for_each(self._status, asked)
         silent = len(self._machines) - len(asked)
         rest = f"; {silent} without a status endpoint could not be tried" if silent else ""
         return CloudCheck(f"webhook: {len(asked)} of {len(self._machines)} machines answered their status{rest}.")
 
     def close(self) -> None:
-        for api in self._apis.values():
-            api.close()
+        self.connections.close()
 
     def queue(self) -> None:
         """Own machines have no pace."""
@@ -130,7 +141,7 @@ class WebhookCloud(NothingBeside):
     # ---- reading
 
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
-        return [self._offer(machine, self._instance(machine)) for machine in self._machines.values()]
+        return [self._offer(machine, instance) for machine, instance in zip(self._machines.values(), self.instances(), strict=True)]
 
     def _offer(self, machine: Machine, instance: Instance) -> Offer:
         return Offer(
@@ -150,17 +161,28 @@ class WebhookCloud(NothingBeside):
         )
 
     def instances(self) -> list[Instance]:
-        return [self._instance(machine) for machine in self._machines.values()]
+        """One call where a bulk status endpoint answers for all, else one for each machine, side by side."""
+        machines = list(self._machines.values())
+        if self._bulk:
+            states = self._listed_states()
+            return [self._instance(machine, *states[machine.name]) for machine in machines]
+        return self._for_each(lambda machine: self._instance(machine, *self._state(machine)), machines)
 
     def instance(self, instance_id: str) -> Instance | None:
         machine = self._machines.get(instance_id)
-        return self._instance(machine) if machine else None
+        return self._instance(machine, *self._state(machine)) if machine else None
 
     def console(self, instance_id: str) -> str | None:
         return None
 
-    def _instance(self, machine: Machine) -> Instance:
-        state, problem = self._state(machine)
+    def _for_each(self, ask: t.Callable[[Machine], _T], machines: t.Sequence[Machine]) -> list[_T]:
+        """``ask`` of each, at most 32 at a time. The first failure is raised."""
+        if len(machines) < 2:
+            return [ask(machine) for machine in machines]
+        with ThreadPoolExecutor(max_workers=min(_SIDE_BY_SIDE, len(machines)), thread_name_prefix="status") as pool:
+            return list(pool.map(ask, machines))
+
+    def _instance(self, machine: Machine, state: str, problem: str) -> Instance:
         return Instance(
             cloud="webhook",
             id=machine.name,
@@ -183,6 +205,8 @@ class WebhookCloud(NothingBeside):
                 return self._status(machine), ""
             except errors.ApiError as error:
                 return "unknown", str(error)
+        if self._bulk:
+            return self._listed_states()[machine.name]
         asked = self._in_flight.get(machine.name)
         if self._node_ready is None:
             return asked or "unknown", ""
@@ -202,22 +226,39 @@ class WebhookCloud(NothingBeside):
         """The header that carries the key; empty without a key."""
         return next(iter(self._headers), "")
 
-    @property
-    def timeout(self) -> float:
-        return self._timeout
-
     def get(self, endpoint: str, *, ok: t.Collection[int], headers: t.Mapping[str, str] | None = None) -> Answer:
         """What a status endpoint answers, whatever it says. ``headers`` replace the one with the key."""
-        api, path = self._api(endpoint)
+        api, path = self.connections.to(endpoint)
         return api.call("GET", path, headers=self._headers if headers is None else headers, ok=ok)
 
     def _status(self, machine: Machine) -> str:
-        api, path = self._api(machine.status_endpoint)
-        answer = api.get(path, headers=self._headers)
-        state = answer.get("state") if isinstance(answer, dict) else None
-        if not isinstance(state, str) or state.lower() not in FACTS.states:
-            raise api.bad_shape(f"GET status of {machine.name}", f"state should be one of {', '.join(FACTS.states)}")
-        return state.lower()
+        api, path = self.connections.to(machine.status_endpoint)
+        return _state_word(api, api.get(path, headers=self._headers), machine.name)
+
+    def _listed_states(self) -> dict[str, tuple[str, str]]:
+        """State word and problem of each machine, as the bulk status endpoint reports them. One that it does not list is unknown, not off."""
+        try:
+            states = self._bulk_states()
+        except errors.ApiError as error:
+            return dict.fromkeys(self._machines, ("unknown", str(error)))
+        return {name: states.get(name, ("unknown", f"{name} {_UNLISTED}")) for name in self._machines}
+
+    def _bulk_states(self) -> dict[str, tuple[str, str]]:
+        """By name. A state that is not understood makes its machine unknown; an answer in which it is not clear which machine is meant
+        says nothing of any. Machines that are not ours are passed over."""
+        api, path = self.connections.to(self._bulk)
+        answer, operation = api.get(path, headers=self._headers), "GET status of all machines"
+        entries = api.expect(answer.get("machines") if isinstance(answer, dict) else None, list, operation, "machines")
+        states: dict[str, tuple[str, str]] = {}
+        for entry in entries:
+            name = api.expect(entry.get("name") if isinstance(entry, dict) else None, str, operation, "the name of each machine")
+            if name in states:
+                raise api.bad_shape(operation, f"it lists {name} twice")
+            try:
+                states[name] = (_state_word(api, entry, name), "")
+            except errors.BadShape as error:
+                states[name] = ("unknown", str(error))
+        return {name: state for name, state in states.items() if name in self._machines}
 
     # ---- switching
 
@@ -267,7 +308,7 @@ class WebhookCloud(NothingBeside):
 
     def terminate(self, instance_id: str) -> None:
         machine = self.machine(instance_id)
-        if machine.status_endpoint and self._state(machine)[0] == "off":
+        if (machine.status_endpoint or self._bulk) and self._state(machine)[0] == "off":
             return  # K-01: no call to what is off
         self.switch_off(machine)
 
@@ -287,7 +328,7 @@ class WebhookCloud(NothingBeside):
 
     def _post(self, endpoint: str, body: dict[str, t.Any]) -> bool:
         """Send the call, signed anew for each try. False = it was so already."""
-        api, path = self._api(endpoint)
+        api, path = self.connections.to(endpoint)
         content = json.dumps(body)
         failures: list[errors.ApiError] = []
 
@@ -315,64 +356,17 @@ class WebhookCloud(NothingBeside):
             headers |= {"X-Tgp-Timestamp": stamp, "X-Tgp-Signature": f"sha256={digest}"}
         return api.call("POST", path, content=content, headers=headers, ok=(409,), idempotent=False).status
 
-    def _api(self, endpoint: str) -> tuple[Api, str]:
-        """The client for the endpoint's host, and what comes after the host. An address may hold a secret: it is registered."""
-        parts = urlsplit(endpoint)
-        redact.register(*_secrets_of(parts))
-        if self._resolve is not None or self._transport(_origin_of(parts)) is None:
-            _check_name(parts.hostname or "", self._resolve or _addresses_of)
-        return self.connection(endpoint), f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
 
-    def connection(self, endpoint: str) -> Api:
-        """The client for the endpoint's host. It asks the network nothing."""
-        parts = urlsplit(endpoint)
-        key = f"{parts.scheme}://{parts.netloc}"
-        if key not in self._apis:
-            self._apis[key] = Api(
-                "webhook",
-                _origin_of(parts),
-                auth=(unquote(parts.username), unquote(parts.password or "")) if parts.username else None,
-                transport=self._transport(_origin_of(parts)),
-                timeout=self._timeout,
-                retry=RetryPolicy(tries=1),
-                clock=self._clock,
-                auth_hint="Check WEBHOOK_AUTH_VALUE (option webhook_auth_value) and the header's name.",
-            )
-        return self._apis[key]
-
-
-def _origin_of(address: SplitResult) -> str:
-    """Scheme, host and port, without user and password."""
-    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+def _state_word(api: Api, entry: t.Any, name: str) -> str:
+    """Of a status answer, or of an entry of one for all machines. BadShape when it is not one of ours."""
+    state = entry.get("state") if isinstance(entry, dict) else None
+    if not isinstance(state, str) or state.lower() not in FACTS.states:
+        raise api.bad_shape(f"GET status of {name}", f"state should be one of {', '.join(FACTS.states)}")
+    return state.lower()
 
 
 def _may_be_resent(error: errors.TgpError) -> bool:
     return isinstance(error, (*_OPEN, errors.Unreachable, errors.RateLimited))
-
-
-def _secrets_of(address: SplitResult) -> t.Iterator[str]:
-    """What must not be printed of an address: as it is meant, and as it is written there."""
-    if address.password:
-        yield from (address.password, unquote(address.password))
-    for pair in address.query.split("&"):
-        name, _equals, value = pair.partition("=")
-        if _SECRET.search(unquote_plus(name)):
-            yield from (value, unquote_plus(value))
-
-
-def _addresses_of(name: str) -> set[str]:
-    """What the resolver says; nothing where it says nothing, which the call itself will tell."""
-    try:
-        return {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):
-        return set()
-
-
-def _check_name(name: str, resolve: t.Callable[[str], t.Iterable[str]]) -> None:
-    """ApiError for a name that leads to a link-local address now. Nothing was sent."""
-    link_local = sorted(address for address in resolve(name) if is_link_local(address))
-    if link_local:
-        raise errors.ApiError(f"webhook: {name} was not called: it resolves to {link_local[0]}, {LINK_LOCAL}", service="webhook")
 
 
 def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:
@@ -414,6 +408,7 @@ def _connect(wanted: Wanted) -> WebhookCloud:
         auth_value=given or wanted.credential,
         signing_secret=ENTRY.option(task, "webhook_signing_secret"),
         key_hosts=key_hosts(task, wanted.choice, base_url, _hosts(task), key_given=bool(given)),
+        bulk_status_endpoint=bulk_endpoint(wanted.choice, base_url),
         payload=wanted.setting("payload") or ENTRY.option(task, "webhook_payload") or "none",
         timeout=float(task.params.get("webhook_timeout") or 5),
         transport=task.transport,

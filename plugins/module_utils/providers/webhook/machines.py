@@ -15,11 +15,12 @@ import dataclasses
 import functools
 import ipaddress
 import os
+import re
 import socket
 import typing as t
 import unicodedata
 from decimal import Decimal, InvalidOperation
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, unquote_plus, urljoin, urlsplit
 
 from ...core import errors
 from ...core.errors import InvalidInput
@@ -258,6 +259,9 @@ def key_hosts(
             origins |= origins_of(groups_from_environment(os.environ)[0])
     if choice is not None and choice.key_for_machines and not key_given:
         origins |= origins_of(_whole_addresses(machine, base_url) for machine in choice.machines)
+        if bulk := bulk_endpoint(choice, base_url):
+            with contextlib.suppress(ValueError):  # such an address is refused before any call
+                origins.add(origin(bulk))
     return frozenset(origins)
 
 
@@ -273,11 +277,23 @@ def _whole_addresses(machine: Machine, base_url: str) -> Machine:
     return dataclasses.replace(machine, **urls)
 
 
+def bulk_endpoint(choice: CloudChoice | None, base_url: str) -> str:
+    """Where the states of all machines of the class are asked for in one call; empty when its settings name no such endpoint."""
+    url = str(below(base_url, (choice.settings.get("bulkStatusEndpoint") if choice else None) or ""))
+    if url.startswith("/"):
+        raise errors.InvalidInput(
+            "webhook: settings.bulkStatusEndpoint is a path, and the power service's address is not given.",
+            remedy="Set webhook_url (or WEBHOOK_URL), or write the whole URL.",
+        )
+    return url
+
+
 # ---- which addresses of own machines are called, and which of them get the power service's key. A document names the addresses, and who
 # may write a document need not know the key. So the key goes only to hosts that the operator named beside it. Over plain http a
 # credential goes to loopback only. A link-local address is never called: the metadata service of a cloud, which hands out credentials to
 # whoever asks, is one. Nothing here asks the network
 
+_SECRET = re.compile(r"(?i)token|key|secret|sig|pass|auth")  # names of query values not to be printed
 _PORTS = {"http": 80, "https": 443}
 _METADATA = frozenset({ipaddress.ip_address("fd00:ec2::254")})  # the same service where it is not link-local
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -332,16 +348,15 @@ def listed(hosts: t.Iterable[str]) -> frozenset[Origin]:
     return frozenset(origins)
 
 
-def faults(machines: t.Iterable[Machine], allowed: t.Collection[Origin], *, key: bool, signed: bool = False) -> list[str]:
+def faults(
+    machines: t.Iterable[Machine], allowed: t.Collection[Origin], *, key: bool, signed: bool = False, bulk: str = ""
+) -> list[str]:
     """What keeps the machines from being called, one sentence each. ``key``: every call carries the power service's key; ``signed``: every
-    POST is signed, and who gets a signed call can send it on to another machine."""
-    sentences = []
-    for machine in machines:
-        for field, url in _endpoints(machine):
-            sentence = _fault(url, allowed, key, signed)
-            if sentence:
-                sentences.append(f"{machine.name}: {field} {sentence}")
-    return sentences
+    POST is signed, and who gets a signed call can send it on to another machine. ``bulk``: the endpoint that answers for all of them."""
+    endpoints = [(f"{machine.name}: {field}", url) for machine in machines for field, url in _endpoints(machine)]
+    if bulk:
+        endpoints.append(("settings.bulkStatusEndpoint", bulk))
+    return [f"{place} {sentence}" for place, url in endpoints if (sentence := _fault(url, allowed, key, signed))]
 
 
 def _fault(url: str, allowed: t.Collection[Origin], key: bool, signed: bool) -> str:
@@ -428,6 +443,16 @@ def _endpoints(machine: Machine) -> list[tuple[str, str]]:
         "statusEndpoint": machine.status_endpoint,
     }
     return [(field, url) for field, url in given.items() if url]
+
+
+def secrets_of(address: SplitResult) -> t.Iterator[str]:
+    """What must not be printed of an address: as it is meant, and as it is written there."""
+    if address.password:
+        yield from (address.password, unquote(address.password))
+    for pair in address.query.split("&"):
+        name, _equals, value = pair.partition("=")
+        if _SECRET.search(unquote_plus(name)):
+            yield from (value, unquote_plus(value))
 
 
 def _shown(parts: SplitResult) -> str:

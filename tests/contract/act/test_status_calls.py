@@ -1,0 +1,129 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How often clouds are asked for their machines while some of them come and go: once every few seconds for all, never once for each (L-21)."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import typing as t
+from datetime import datetime
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Instance
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
+
+from .rig import Rig
+
+FRESH = 5.0  # seconds for which a list serves all who ask, from when it came
+Build = t.Callable[..., Rig]
+
+
+class Looks:
+    """Every list of a cloud's machines, with when it was asked for and when it came."""
+
+    def __init__(
+        self, rig: Rig, cloud: type, monkeypatch: pytest.MonkeyPatch, shown: t.Callable[[Instance], Instance] = lambda shown: shown
+    ) -> None:
+        self.times: list[tuple[datetime, datetime]] = []
+        read = cloud.instances  # type: ignore[attr-defined]
+
+        def instances(own: t.Any) -> list[Instance]:
+            asked = rig.host.now()
+            listed = [shown(instance) for instance in read(own)]
+            self.times.append((asked, rig.host.now()))
+            return listed
+
+        monkeypatch.setattr(cloud, "instances", instances)
+
+    def take(self) -> list[tuple[datetime, datetime]]:
+        """Those since the last call."""
+        taken, self.times = self.times, []
+        return taken
+
+
+def too_early(looks: t.Sequence[tuple[datetime, datetime]]) -> int:
+    """How many were asked for while the one before was still fresh."""
+    pairs = zip(looks, looks[1:], strict=False)
+    return sum((asked - came).total_seconds() < FRESH for (_asked, came), (asked, _came) in pairs)
+
+
+class StatusCalls:
+    """Calls of the power service's status endpoints, by path."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.paths: list[str] = []
+        self._lock = threading.Lock()
+        rig.watcher = self._watch
+
+    def _watch(self, request: httpx.Request) -> None:
+        if request.url.host == "power.test" and request.method == "GET":
+            with self._lock:
+                self.paths.append(request.url.path)
+
+    def take(self) -> list[str]:
+        """Those since the last call."""
+        with self._lock:
+            taken, self.paths = self.paths, []
+        return taken
+
+
+def racks(build: Build, number: int, *, bulk: bool = False) -> Rig:
+    """A world of so many own machines, all of them wanted."""
+    names = [f"rack-{one}" for one in range(number)]
+    rig = build(machines=[{"name": name, "gpus": 1, "boot": 20} for name in names])
+    provider = next(one for one in rig.demo_class["providers"] if one["name"] == "webhook")
+    provider["machines"] = [
+        {
+            "name": name, "gpuCount": 1, "gpuType": "RTX3090",
+            "scaleUpEndpoint": f"/{name}/start", "scaleDownEndpoint": f"/{name}/stop",
+            **({} if bulk else {"statusEndpoint": f"/{name}/status"}),
+        }
+        for name in names
+    ]  # fmt: skip
+    if bulk:
+        provider["settings"]["bulkStatusEndpoint"] = "/status"
+    rig.demo_class["limits"]["maxNodes"] = number
+    rig.document("GPUNodePool", "own")["spec"].pop("limits", None)
+    return rig
+
+
+@pytest.mark.parametrize(("number", "bulk"), [(5, False), (25, False), (5, True), (25, True)])
+def test_own_machines_are_asked_for_their_state_once_a_look(
+    build: Build, monkeypatch: pytest.MonkeyPatch, number: int, bulk: bool
+) -> None:
+    rig = racks(build, number, bulk=bulk)
+    looks, calls = Looks(rig, WebhookCloud, monkeypatch), StatusCalls(rig)
+    per_look = 1 if bulk else number
+
+    rig.rent(pool="own", nodes=number)
+    assert len(calls.take()) == per_look * len(looks.take()), "plan and launch: nothing but whole lists"
+
+    assert [row["result"] for row in rig.join()["machines"]] == ["ready"] * number
+    join = looks.take()
+    assert join and too_early(join) == 0, "a machine that is complete makes nobody read the list of all others again"
+    assert len(calls.take()) == per_look * len(join)
+
+    plan = rig.plan("destroy", all=True)
+    assert len(calls.take()) == per_look * len(looks.take())
+    done = rig.run("teardown", plan["run_id"], orphans=plan["orphans"])
+    rig.unlock(plan["run_id"])
+    end = looks.take()
+    assert end and too_early(end) == 0, "nor does one whose end is confirmed"
+    assert [row["result"] for row in done["machines"]] == ["gone"] * number and rig.left() == {}
+    teardown = len(calls.take())
+    assert teardown == per_look * len(end) + 2 * number, "besides: each is asked before its call, and once when it is off"
+    assert teardown <= 2 * len(end) * number
+
+
+def test_complete_machines_whose_address_nobody_tells_are_looked_up_together(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = build(**{"lambda": [{"type": "gpu_1x_a10", "region": "us-east-1", "stock": 8, "boot": 20}]})
+    rig.demo_class["limits"] = {"maxNodes": 8, "maxHourlyCost": "100.00"}
+    looks = Looks(rig, LambdaCloud, monkeypatch, lambda instance: dataclasses.replace(instance, ip=""))
+    rig.rent(nodes=4)
+    looks.take()
+    assert [row["result"] for row in rig.join()["machines"]] == ["ready"] * 4
+    assert too_early(looks.take()) <= 1, "one list for all of them, when the last one is complete"
