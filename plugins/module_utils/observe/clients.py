@@ -100,10 +100,11 @@ class Feed(t.Generic[_T]):
         return str(self._failure or "")
 
     def listing(self, since: datetime | None = None) -> Listing[_T] | None:
-        """The newest list there is. It is read again if it was asked for before ``since``; None when no read ever succeeded."""
+        """The newest list there is. It is read again if it was asked for before ``since``; None when no read ever succeeded. A ``since``
+        that is still to come, by the clock of another host, means now."""
         with self._lock:
             now = self._clock.now()
-            if self._asked is None or self._is_old(now) or (since is not None and self._asked < since):
+            if self._asked is None or self._is_old(now) or (since is not None and self._asked < min(since, now)):
                 self._asked, self._answered = now, None
                 try:
                     self._good, self._failure = Listing(tuple(self._read()), now), None
@@ -119,10 +120,11 @@ class Feed(t.Generic[_T]):
 
     def items_since(self, since: datetime) -> tuple[_T, ...]:
         """The same for callers to whom an older list proves nothing: raises what kept it from being read."""
+        since = min(since, self._clock.now())
         listing = self.listing(since)
         if listing is not None and listing.asked >= since:
             return listing.items
-        raise self._failure or TgpError("The list was not read.")
+        raise self._failure or TgpError("The list could not be read.")
 
     def _is_old(self, now: datetime) -> bool:
         return self._answered is None or (now - self._answered).total_seconds() >= self._max_age

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import types
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Instance
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Device, Instance, Phase, Specs
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Once
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.join.base import Following
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import launch
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import garbage_collection
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
 
@@ -127,3 +132,59 @@ def test_complete_machines_whose_address_nobody_tells_are_looked_up_together(bui
     looks.take()
     assert [row["result"] for row in rig.join()["machines"]] == ["ready"] * 4
     assert too_early(looks.take()) <= 1, "one list for all of them, when the last one is complete"
+
+
+def test_devices_that_nobody_saw_before_their_nodes_were_complete_are_noted_at_the_end(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = build(**{"lambda": [{"type": "gpu_1x_a10", "region": "us-east-1", "stock": 8, "boot": 20}]})
+    rig.demo_class["limits"] = {"maxNodes": 8, "maxHourlyCost": "100.00"}
+    read, late = Following._read_devices, list[int]()
+
+    def devices(following: Following) -> t.Sequence[Device]:
+        """They appear when the last node is complete."""
+        if any(claim.phase is not Phase.READY for claim in following.claims.values()):
+            return ()
+        late.append(1)
+        return read(following)
+
+    monkeypatch.setattr(Following, "_read_devices", devices)
+    rig.rent(nodes=3)
+    assert [row["result"] for row in rig.join()["machines"]] == ["ready"] * 3
+    assert late and len({claim["mesh_device_id"] for claim in rig.claims().values()} - {""}) == 3
+
+
+def test_devices_of_gone_machines_are_found_in_one_list_that_is_newer_than_their_end() -> None:
+    gone = datetime(2026, 8, 21, 12, tzinfo=timezone.utc)
+    now, lists, deleted = [gone], list[datetime](), list[str]()
+
+    def devices() -> list[Device]:
+        lists.append(now[0])
+        return [Device(f"d{one}", f"m{one}", created=gone) for one in range(20)]
+
+    def delete(number: int) -> None:
+        claim = types.SimpleNamespace(
+            name=f"m{number}", mesh_device_id="", created=gone, gone_since=now[0], node_class="x", limits=None
+        )
+        garbage_collection.delete_device(context, claim)  # type: ignore[arg-type]
+
+    mesh = types.SimpleNamespace(devices=devices, delete_device=deleted.append)
+    clients, clock = types.SimpleNamespace(mesh=lambda: mesh), types.SimpleNamespace(now=lambda: now[0])
+    context = types.SimpleNamespace(clients=clients, clock=clock, once=Once(), specs=Specs({}, {}))
+    for number in range(19):
+        delete(number)
+    now[0] += timedelta(seconds=1)
+    delete(19)
+    assert deleted == [f"d{number}" for number in range(20)]
+    assert lists == [gone, now[0]], "one for all that were gone by then"
+
+
+def test_a_lost_create_call_is_looked_up_in_a_list_that_was_asked_for_after_it() -> None:
+    asked: list[tuple[str, datetime]] = []
+    lost = datetime(2026, 8, 21, 12, tzinfo=timezone.utc)
+    clients = types.SimpleNamespace(instances_since=lambda cloud, since: asked.append((cloud, since)) or ())
+    context = types.SimpleNamespace(clients=clients, clock=types.SimpleNamespace(now=lambda: lost + timedelta(seconds=9)))
+    for since in (lost, None):
+        claim = types.SimpleNamespace(cloud="vast", name="tgp-x", rejects=(), unknown_since=since)
+        launch._Launch._find(types.SimpleNamespace(context=context, claim=claim))  # type: ignore[arg-type]
+    assert asked == [("vast", lost), ("vast", lost + timedelta(seconds=9))]

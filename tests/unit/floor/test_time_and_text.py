@@ -164,6 +164,22 @@ def test_a_list_that_was_asked_for_before_something_happened_is_read_again_once_
     assert [feed.items_since(created) for _claim in range(10)] == [(2,)] * 10 and len(calls) == 2
 
 
+def test_a_moment_that_is_still_to_come_by_the_clock_of_another_host_means_now() -> None:
+    clock, calls = At(), []
+
+    def read() -> list[int]:
+        calls.append(1)
+        return [len(calls)]
+
+    feed: Feed[int] = Feed(read, clock, max_age=5)
+    assert feed.items() == (1,)
+    clock.sleep(1)
+    ahead = timedelta(minutes=1)
+    assert [feed.items_since(clock.now() + ahead) for _claim in range(10)] == [(2,)] * 10 and len(calls) == 2
+    clock.sleep(1)
+    assert [feed.items(clock.now() + ahead) for _claim in range(10)] == [(3,)] * 10 and len(calls) == 3
+
+
 def test_an_older_list_is_no_answer_to_those_who_need_a_newer_one() -> None:
     clock, answers = At(), [[1], ServerError("cloud: GET /x was answered 500: no text.")]
 
@@ -175,8 +191,9 @@ def test_an_older_list_is_no_answer_to_those_who_need_a_newer_one() -> None:
 
     feed: Feed[int] = Feed(read, clock, max_age=5)
     assert feed.items_since(NOON) == (1,)
+    clock.sleep(1)
     with pytest.raises(ServerError, match="500"):
-        feed.items_since(clock.now() + timedelta(seconds=1))
+        feed.items_since(clock.now())
     listing = feed.listing()
     assert listing is not None and listing.items == (1,) and listing.asked == NOON, "others keep it with its date"
 
