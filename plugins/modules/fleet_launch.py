@@ -21,6 +21,22 @@ options:
     type: list
     elements: str
     default: []
+  only_named:
+    description: Take O(names) as it stands, so that an empty one means that no machine is rented.
+    type: bool
+    default: false
+  join:
+    description:
+      - Follow each machine from the moment it is rented until it is usable, as M(tgp.gpu.fleet_join) does, beside machines that are on their
+        way already. A machine that fails is terminated while others are still rented.
+      - A machine whose WireGuard hub is configured by tasks of the playbook is only rented, and named in RV(unjoined).
+    type: bool
+    default: false
+  join_names:
+    description: With O(join), follow only these of the machines that are on their way already. Empty means all of them.
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -37,11 +53,21 @@ EXAMPLES = r"""
     run_id: "{{ plan_result.run_id }}"
     documents: [examples/lambda.yml]
   register: launch_result
+
+- name: The same, and join each machine as soon as it is rented
+  tgp.gpu.fleet_launch:
+    run_id: "{{ plan_result.run_id }}"
+    names: "{{ plan_result.launch }}"
+    only_named: true
+    join: true
+    documents: [examples/lambda.yml]
+  register: launch_result
 """
 
 RETURN = r"""
 machines:
-  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message). A machine that
+    was joined has the entry that M(tgp.gpu.fleet_join) returns.
   type: list
   elements: dict
   returned: always
@@ -54,6 +80,11 @@ problems:
   type: list
   elements: str
   returned: always
+unjoined:
+  description: With O(join), machines that are rented and wait for their WireGuard hub. M(tgp.gpu.fleet_join) follows them.
+  type: list
+  elements: str
+  returned: with O(join)
 hubs:
   description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id), the C(peers) that it is to have of this
     cluster, and machines that are C(gone) or C(unknown), for M(tgp.gpu.wireguard_peer) (docs/how_to/wireguard.md).
@@ -69,6 +100,9 @@ from ..module_utils.runs.machines import launch_step
 SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
+        only_named=dict(type="bool", default=False),
+        join=dict(type="bool", default=False),
+        join_names=dict(type="list", elements="str", default=[]),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

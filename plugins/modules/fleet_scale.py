@@ -26,6 +26,18 @@ options:
         for a limit or a budget, must not be rented for.
     type: bool
     default: false
+  join:
+    description:
+      - Follow each machine from the moment it is rented until it is usable, as M(tgp.gpu.fleet_join) does, beside machines that are on their
+        way already. A machine that fails is terminated while others are still rented.
+      - A machine whose WireGuard hub is configured by tasks of the playbook is only rented, and named in RV(unjoined).
+    type: bool
+    default: false
+  join_names:
+    description: With O(join), follow only these of the machines that are on their way already. Empty means all of them.
+    type: list
+    elements: str
+    default: []
   orphans:
     description: Things without a claim to be removed, as M(tgp.gpu.fleet_plan) returns them.
     type: list
@@ -54,7 +66,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 machines:
-  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message). A machine that
+    was joined has the entry that M(tgp.gpu.fleet_join) returns.
   type: list
   elements: dict
   returned: always
@@ -67,6 +80,11 @@ problems:
   type: list
   elements: str
   returned: always
+unjoined:
+  description: With O(join), machines that are rented and wait for their WireGuard hub. M(tgp.gpu.fleet_join) follows them.
+  type: list
+  elements: str
+  returned: with O(join)
 hubs:
   description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id), the C(peers) that it is to have of this
     cluster, and machines that are C(gone) or C(unknown), for M(tgp.gpu.wireguard_peer) (docs/how_to/wireguard.md).
@@ -83,6 +101,8 @@ SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
         only_named=dict(type="bool", default=False),
+        join=dict(type="bool", default=False),
+        join_names=dict(type="list", elements="str", default=[]),
         orphans=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),

@@ -419,10 +419,10 @@ class Stage(Rig):
             case "provision":
                 if destroy:
                     step("teardown", names=destroy, orphans=orphans)
-                if launch:
-                    step("launch", names=launch)
+                step("launch", names=launch, only_named=True, join=True)
                 hubs()
-                step("join")
+                if unjoined := said["launch"].get("unjoined"):
+                    step("join", names=unjoined)
             case "autoscale":
                 if launch or destroy or orphans:
                     step("scale", names=launch + destroy, orphans=orphans)

@@ -67,7 +67,7 @@ def test_S2_21_a_whole_cycle_is_told_completely_in_order_and_without_a_secret(
     assert (provisioned["outcome"], provisioned["playbook"], provisioned["mode"]) == ("changed", "provision", "provision")
     assert provisioned["counts"]["launch"] == 3
     assert provisioned["counts"]["machines_ready"] == 3
-    assert [one["step"] for one in provisioned["steps"]] == ["fleet_plan", "fleet_launch", "fleet_join"]
+    assert [one["step"] for one in provisioned["steps"]] == ["fleet_plan", "fleet_launch"]
     play("reap")
     sandbox.advance(11 * 60)
     play("reap")

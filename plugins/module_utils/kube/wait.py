@@ -73,8 +73,6 @@ class NodeOutcome:
     hopeless: str = ""
 
 
-__all__ = ["STEPS", "Evidence", "Expected", "NodeOutcome", "wait_for"]
-
 _LOOK_EVERY = 5.0  # seconds between two looks at clouds, mesh and certificate requests
 _WORKERS = 17  # nodes finished at a time, and one look
 _OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the launch is another machine's
@@ -95,6 +93,10 @@ def _no_ready(_claim: str, _node: Node) -> None:
     """Nothing is to be done."""
 
 
+def _no_end(_ended: t.Mapping[str, NodeOutcome]) -> None:
+    """Nobody needs to know before the end."""
+
+
 def wait_for(
     kube: Kube,
     expected: t.Sequence[Expected],
@@ -104,13 +106,12 @@ def wait_for(
     on_step: t.Callable[[str, str, str], None] = _no_step,
     on_ready: t.Callable[[str, Node], None] = _no_ready,
 ) -> dict[str, NodeOutcome]:
-    """Wait until every node is complete or its time is over; returns an outcome per ``claim``.
-
-    ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
-    until the node's deadline. ``evidence`` is asked in a thread of its own, for one claim after the other; ``on_step`` is called by the
-    caller's thread. Missing rights, and an API server that cannot be reached when a time is over, end the whole wait with their error.
-    """
-    return _Wait(kube, expected, clock, evidence, on_step, on_ready).run()
+    """Wait until every node is complete or its time is over; returns an outcome per ``claim``. See :class:`NodeWait`."""
+    wait = NodeWait(kube, clock=clock, evidence=evidence, on_step=on_step, on_ready=on_ready)
+    for machine in expected:
+        wait.add(machine)
+    wait.close()
+    return wait.run()
 
 
 def is_older(node: Node, launched: datetime) -> bool:
@@ -122,23 +123,39 @@ def _is_waiting(node: Node | None) -> bool:
     return node is not None and not node.ready
 
 
-class _Wait:
+class NodeWait:
+    """One wait for many nodes, which other threads may extend by :meth:`add` until :meth:`close`.
+
+    ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
+    until the node's deadline. ``evidence`` is asked in a thread of its own, for one claim after the other; ``on_step`` is called by the
+    caller's thread, and so is ``on_end``, with all that ended in one pass. ``to_come`` are names of Nodes that may be added later: one
+    that exists before is not missed. Missing rights, and an API server that cannot be reached when a time is over, end the whole wait with
+    their error.
+    """
+
     def __init__(
         self,
         kube: Kube,
-        expected: t.Sequence[Expected],
+        *,
         clock: Clock,
-        evidence: t.Callable[[str], Evidence],
-        on_step: t.Callable[[str, str, str], None],
-        on_ready: t.Callable[[str, Node], None],
+        evidence: t.Callable[[str], Evidence] = _no_evidence,
+        on_step: t.Callable[[str, str, str], None] = _no_step,
+        on_ready: t.Callable[[str, Node], None] = _no_ready,
+        on_end: t.Callable[[t.Mapping[str, NodeOutcome]], None] = _no_end,
+        to_come: t.Collection[str] = (),
     ) -> None:
         self._kube, self._clock = kube, clock
-        self._evidence, self._on_step, self._on_ready = evidence, on_step, on_ready
-        self._expected = {machine.claim: machine for machine in expected}
-        self._by_node = {machine.name: machine for machine in expected}
-        self._outcomes = {machine.claim: NodeOutcome() for machine in expected}
-        self._open = set(self._expected)
+        self._evidence, self._on_step, self._on_ready, self._on_end = evidence, on_step, on_ready, on_end
+        self._expected: dict[str, Expected] = {}
+        self._by_node: dict[str, Expected] = {}
+        self._by_token: dict[str, Expected] = {}
+        self._outcomes: dict[str, NodeOutcome] = {}
+        self._open: set[str] = set()
+        self._ended: list[str] = []
         self._changed = threading.Condition()
+        self._arrived: list[Expected] = []
+        self._closed = False
+        self._names = set(to_come)
         self._nodes: dict[str, Node] = {}
         self._fresh: set[str] = set()
         self._failure: TgpError | None = None
@@ -148,39 +165,73 @@ class _Wait:
         self._finishing: dict[str, Future[None]] = {}
         self._again: set[str] = set()
         self._looking: Future[_Look] | None = None
-        self._by_token = {machine.token: machine for machine in expected if machine.token}
         self._asked: dict[str, csr.SigningRequest] = {}
         self._answering: dict[str, Future[str]] = {}
         self._asked_again: set[str] = set()
         self._begun = clock.now()
 
+    def add(self, machine: Expected) -> None:
+        """From any thread: wait for this one, too."""
+        with self._changed:
+            self._names.add(machine.name)
+            self._arrived.append(machine)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """From any thread: nothing more is added."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
     def run(self) -> dict[str, NodeOutcome]:
-        if not self._open:
+        """Returns when the wait is closed and everything has ended: an outcome per ``claim``."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._arrived or self._closed)
+        if not self._take_arrivals():
             return self._outcomes
         follow: Follow[Node] = Follow(self._kube, PATH, self._reduce)
         follow.add(self._told)
-        asked: Follow[csr.SigningRequest] = Follow(self._kube, csr.PATH, self._reduce_request, csr.OF_KUBELETS)
-        if self._by_token:
-            asked.add(self._told_request)
+        asked: Follow[csr.SigningRequest] | None = None
         next_look = self._clock.now()
         try:
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ready") as pool:
-                while self._open:
+                while self._open or self._arrived or not self._closed:
+                    if self._take_arrivals():
+                        next_look = self._clock.now()
+                    if self._by_token and asked is None:
+                        asked = Follow(self._kube, csr.PATH, csr.parse, csr.OF_KUBELETS)
+                        asked.add(self._told_request)
                     self._process_changes(pool)
                     self._expire(pool)
+                    self._tell_ends()
                     if self._clock.now() >= next_look:
                         self._look(pool)
                         next_look = self._clock.now() + timedelta(seconds=_LOOK_EVERY)
                     self._pause(next_look)
         finally:
             follow.remove(self._told)
-            if self._by_token:
+            if asked is not None:
                 asked.remove(self._told_request)
         return self._outcomes
 
-    def _reduce_request(self, raw: dict[str, t.Any]) -> csr.SigningRequest | None:
-        request = csr.parse(raw)
-        return request if request.token_id in self._by_token else None
+    def _take_arrivals(self) -> bool:
+        """What was added since the last pass; True when that is anything."""
+        with self._changed:
+            arrived, self._arrived = self._arrived, []
+            for machine in arrived:
+                self._expected[machine.claim] = self._by_node[machine.name] = machine
+                self._outcomes[machine.claim] = NodeOutcome()
+                self._open.add(machine.claim)
+                if machine.token:
+                    self._by_token[machine.token] = machine
+                if machine.name in self._nodes:
+                    self._fresh.add(machine.name)
+        return bool(arrived)
+
+    def _tell_ends(self) -> None:
+        ended, self._ended = self._ended, []
+        if ended:
+            self._on_end({claim: self._outcomes[claim] for claim in ended})
 
     def _told_request(self, kind: str, key: str, item: t.Any) -> None:
         """From the thread that watches certificate requests."""
@@ -194,7 +245,7 @@ class _Wait:
             self._changed.notify_all()
 
     def _reduce(self, raw: dict[str, t.Any]) -> Node | None:
-        return parse(self._kube, raw) if raw["metadata"]["name"] in self._by_node else None
+        return parse(self._kube, raw) if raw["metadata"]["name"] in self._names else None
 
     def _told(self, kind: str, _key: str, item: t.Any) -> None:
         """From the watching thread: note what changed and wake the waiting one."""
@@ -222,7 +273,10 @@ class _Wait:
         with self._changed:
             beside: list[Future[t.Any]] = [*self._finishing.values(), *([self._looking] if self._looking else [])]
             beside += self._answering.values()
-            if self._fresh or self._asked or self._failure is not None or not self._open or any(future.done() for future in beside):
+            requests = any(request.token_id in self._by_token for request in self._asked.values())
+            if self._fresh or requests or self._arrived or self._failure is not None or any(future.done() for future in beside):
+                return
+            if not self._open and self._closed:
                 return
             seconds = (until - self._clock.now()).total_seconds() / self._clock.speed
             self._changed.wait(max(0.005, min(seconds, 1.0)))
@@ -233,11 +287,13 @@ class _Wait:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
-            fresh = [self._nodes[name] for name in self._fresh if name in self._nodes]
-            gone = self._gone - set(self._nodes)
+            fresh = [self._nodes[name] for name in self._fresh if name in self._nodes and name in self._by_node]
+            gone = {name for name in self._gone if name not in self._nodes and name in self._by_node}
             self._fresh.clear()
             self._gone.clear()
-            asked, self._asked = list(self._asked.values()), {}
+            asked = [request for request in self._asked.values() if request.token_id in self._by_token]
+            for request in asked:  # the others are kept: a machine may ask before it is added
+                del self._asked[request.name]
         for request in asked:
             self._take_request(request, pool)
         for name in gone:
@@ -429,7 +485,7 @@ class _Wait:
         self._asked_again |= late
         with self._changed:
             for node in listed:
-                if self._by_node[node.name].claim in late:
+                if node.name in self._by_node and self._by_node[node.name].claim in late:
                     self._nodes[node.name] = node
                     self._fresh.add(node.name)
 
@@ -438,3 +494,4 @@ class _Wait:
         start = machine.launched or self._begun
         outcome.seconds = (self._clock.now() - start).total_seconds()
         self._open.discard(claim)
+        self._ended.append(claim)

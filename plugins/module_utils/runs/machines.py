@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,9 +17,9 @@ from ..core.task import Task
 from ..model import Claim, Phase
 from ..observe.context import Context, open_context
 from ..operations.join.csr_approval import admit, complete_ones
-from ..operations.join.node import Joined, join_all
+from ..operations.join.join import Joined, Joins, join_all
 from ..operations.join.node_sync import Drifted, drifted_nodes, repair_all
-from ..operations.launch.launch import launch_all
+from ..operations.launch.launch import Launched, launch_all
 from ..operations.launch.wireguard_peers import hubs_of
 from ..operations.teardown.garbage_collection import checked, rehearsed, remove_orphans
 from ..operations.teardown.teardown import teardown_all
@@ -30,14 +31,16 @@ _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "what": "what"}
 
 _INSIDE = ("problem", "remedy", "what")  # of a row: not for the result
+_RENTED_THEN, _FOLLOWED = "would be rented", "would be followed until it is usable"
 _TRY_AGAIN = "The next run of provision.yml takes another offer; this one is backed off for a while."
 _ASSERT_AGAIN = "The next run of provision.yml tries again."
 _GO_ON = "The next run of reap.yml goes on with it."
 
 
 def launch_step(task: Task) -> dict[str, t.Any]:
-    """Rent for every claim that the plan left without a create call on its way."""
-    return _step(task, _LAUNCH)
+    """Rent for every claim that the plan left without a create call on its way. With ``join`` each machine is followed from the moment it
+    is rented, beside those that are on their way already."""
+    return _step(task, _PROVISION if task.params.get("join") else _LAUNCH)
 
 
 def join_step(task: Task) -> dict[str, t.Any]:
@@ -51,8 +54,8 @@ def teardown_step(task: Task) -> dict[str, t.Any]:
 
 
 def scale_step(task: Task) -> dict[str, t.Any]:
-    """Rent and terminate side by side: no launch waits for a drain, and no drain for a launch."""
-    return _step(task, _SCALE)
+    """Rent and terminate side by side: no launch waits for a drain, and no drain for a launch. With ``join`` as in :func:`launch_step`."""
+    return _step(task, _SCALE_AND_JOIN if task.params.get("join") else _SCALE)
 
 
 def unlock_step(task: Task) -> dict[str, t.Any]:
@@ -80,13 +83,14 @@ def _unfinished(claim: Claim) -> bool:
 class MachineStep:
     """One kind of work on claims: which of them it takes (``select``), and what it does with them (``run``). ``changed`` are the results of
     machines that are a change. ``would`` is what check mode says of a claim that stays, None when nothing is foreseen. ``deletes``: claims
-    with a deletion are taken, too. ``drifted``: nodes in use get their marks again."""
+    with a deletion are taken, too. ``joins``: so are those that are on their way. ``drifted``: nodes in use get their marks again."""
 
     select: t.Callable[[Claim], bool]
     run: t.Callable[[Context, list[Claim]], list[dict[str, t.Any]]]
     changed: frozenset[str]
     would: str | None = None
     deletes: bool = False
+    joins: bool = False
     drifted: bool = False
 
 
@@ -99,16 +103,18 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
         if wrong:  # what a person asked for, and what is past its drain, goes on; all else hangs on time (L-27)
             claims, orphans = [claim for claim in claims if goes_on(claim)], []
             task.params["orphans"] = orphans
-        drifted = drifted_nodes(context, task.params.get("names") or []) if step.drifted and not wrong else []
+        joined_names = task.params.get("join_names" if step.joins else "names") or []
+        drifted = drifted_nodes(context, joined_names) if step.drifted and not wrong else []
         if task.check_mode:
             rows = _foreseen(step, claims, drifted) + rehearsed(orphans)
             return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
         if not (claims or drifted or orphans):
-            return _ended([], wrong, step, hubs_of(context))
+            return _ended([], wrong, step, hubs_of(context), [])
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
             rows = step.run(context, claims) + _repair(context, drifted)
             hubs = hubs_of(context)
+            unjoined = [claim.name for claim in map(context.records.current, claims) if _unfinished(claim) and _behind_hub(claim)]
     except LockLost as lost:
         lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}
         raise
@@ -116,7 +122,7 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
         context.close()
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
-    return _ended(rows, wrong, step, hubs)
+    return _ended(rows, wrong, step, hubs, unjoined)
 
 
 def _claims_of(context: Context, step: MachineStep) -> list[Claim]:
@@ -124,13 +130,17 @@ def _claims_of(context: Context, step: MachineStep) -> list[Claim]:
     params = context.task.params
     names, unrecorded = params.get("names") or [], params.get("unrecorded") or []
     everybody = not names and not params.get("only_named")
+    join_names = params.get("join_names") or []
     return [
         claim
         for claim in context.records.known_claims()
-        if (everybody or claim.name in names)
-        and claim.name not in unrecorded
-        and step.select(claim)
-        and (claim.deletion is None or step.deletes)
+        if (
+            (everybody or claim.name in names)
+            and claim.name not in unrecorded
+            and step.select(claim)
+            and (claim.deletion is None or step.deletes)
+        )
+        or (step.joins and _unfinished(claim) and claim.deletion is None and (not join_names or claim.name in join_names))
     ]
 
 
@@ -139,18 +149,24 @@ def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) ->
     rows = [_row(drift.claim, "drifted", f"would be set again: {', '.join(drift.what)}", problem=False) for drift in drifted]
     if step.would is None:
         return rows
-    messages = [
-        (claim, f"would be terminated: {claim.deletion.reason}" if claim.deletion is not None else step.would) for claim in claims
-    ]
-    return rows + [_row(claim, "planned", message, problem=False) for claim, message in messages]
+    return rows + [_row(claim, "planned", _would(claim, step.would), problem=False) for claim in claims]
 
 
-def _ended(rows: list[dict[str, t.Any]], wrong: str, step: MachineStep, hubs: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _would(claim: Claim, would: str) -> str:
+    if claim.deletion is not None:
+        return f"would be terminated: {claim.deletion.reason}"
+    return would if _unsent(claim) else _FOLLOWED
+
+
+def _ended(
+    rows: list[dict[str, t.Any]], wrong: str, step: MachineStep, hubs: list[dict[str, t.Any]], unjoined: list[str]
+) -> dict[str, t.Any]:
     """The result of what was done. ``wrong`` is what is wrong with the clock, empty when nothing is."""
     problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"])]
     changed = any(row["result"] in step.changed for row in rows)
     outcome = "partial" if problems else "changed" if changed else "ok"
-    return _result(rows, outcome, changed=changed, hubs=hubs, problems=problems)
+    result = _result(rows, outcome, changed=changed, hubs=hubs, problems=problems)
+    return {**result, "unjoined": unjoined} if step.joins else result
 
 
 def _sentence(row: t.Mapping[str, t.Any]) -> str:
@@ -182,20 +198,57 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str 
 
 
 def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    results = launch_all(context, claims)
-    return [
-        _row(launched.claim, launched.result, launched.message, problem=launched.result in ("failed", "waiting"))
-        for launched in results
-    ]
+    return [_launched_row(launched) for launched in launch_all(context, claims)]
+
+
+def _launched_row(launched: Launched) -> dict[str, t.Any]:
+    return _row(launched.claim, launched.result, launched.message, problem=launched.result in ("failed", "waiting"))
 
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    results = join_all(context, claims)
-    return [
-        _row(joined.claim, joined.result, joined.message, problem=joined.result != "ready", remedy=_after_join(joined))
-        | _course(joined)
-        for joined in results
-    ]
+    return [_joined_row(joined) for joined in join_all(context, claims)]
+
+
+def _joined_row(joined: Joined) -> dict[str, t.Any]:
+    row = _row(joined.claim, joined.result, joined.message, problem=joined.result != "ready", remedy=_after_join(joined))
+    return row | _course(joined)
+
+
+def _launch_and_join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+    """Each machine is followed from the moment it is rented, beside those that were on their way. One row per machine. A machine behind a
+    WireGuard hub is left for a later step: tasks of the playbook tell its hub of it first."""
+    unsent = [claim for claim in claims if _unsent(claim)]
+    joins = Joins(context, unsent)
+    stopped = threading.Event()
+
+    def follow(claim: Claim) -> None:
+        if not _behind_hub(claim):
+            joins.add(claim)
+
+    def launch() -> list[Launched]:
+        try:
+            return launch_all(context, unsent, follow, stopped)
+        finally:
+            joins.close()
+
+    for claim in claims:
+        if not _unsent(claim):
+            follow(claim)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="launches") as pool:
+        launching = pool.submit(launch)
+        try:
+            joined = joins.run()
+        except BaseException:
+            stopped.set()
+            raise
+    followed = {result.claim.name for result in joined}
+    rented = [_launched_row(launched) for launched in launching.result() if launched.claim.name not in followed]
+    return rented + [_joined_row(result) for result in joined]
+
+
+def _behind_hub(claim: Claim) -> bool:
+    """Whether tasks of the playbook configure the hub through which it reaches the cluster."""
+    return claim.peer is not None and bool(claim.peer.host)
 
 
 def _look_in(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
@@ -246,18 +299,35 @@ def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     return rows + remove_orphans(context, context.task.params.get("orphans") or [])
 
 
-def _scale(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scale") as pool:
-        going = pool.submit(_teardown, context, [claim for claim in claims if claim.deletion is not None])
-        return _launch(context, [claim for claim in claims if claim.deletion is None]) + going.result()
+def _beside_teardown(
+    work: t.Callable[[Context, list[Claim]], list[dict[str, t.Any]]],
+) -> t.Callable[[Context, list[Claim]], list[dict[str, t.Any]]]:
+    """``work`` for the claims that stay, while the others are terminated."""
+
+    def run(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scale") as pool:
+            going = pool.submit(_teardown, context, [claim for claim in claims if claim.deletion is not None])
+            return work(context, [claim for claim in claims if claim.deletion is None]) + going.result()
+
+    return run
 
 
 _RENTED = frozenset({"launched", "adopted"})
 _JOINED = frozenset({"ready", "failed", "repaired", "admitted", "denied"})
 _ENDED = frozenset({"gone", "kept", "removed"})
 
-_LAUNCH = MachineStep(_unsent, _launch, _RENTED, would="would be rented")
-_JOIN = MachineStep(_unfinished, _join, _JOINED, would="would be followed until it is usable", drifted=True)
+_LAUNCH = MachineStep(_unsent, _launch, _RENTED, would=_RENTED_THEN)
+_PROVISION = MachineStep(_unsent, _launch_and_join, _RENTED | _JOINED, would=_RENTED_THEN, joins=True, drifted=True)
+_JOIN = MachineStep(_unfinished, _join, _JOINED, would=_FOLLOWED, drifted=True)
 _LOOK_IN = MachineStep(_unfinished, _look_in, _JOINED, drifted=True)
 _TEARDOWN = MachineStep(lambda claim: claim.deletion is not None, _teardown, _ENDED, would="", deletes=True)
-_SCALE = MachineStep(_in_plan, _scale, _RENTED | _ENDED, would="would be rented", deletes=True)
+_SCALE = MachineStep(_in_plan, _beside_teardown(_launch), _RENTED | _ENDED, would=_RENTED_THEN, deletes=True)
+_SCALE_AND_JOIN = MachineStep(
+    _in_plan,
+    _beside_teardown(_launch_and_join),
+    _RENTED | _ENDED | _JOINED,
+    would=_RENTED_THEN,
+    deletes=True,
+    joins=True,
+    drifted=True,
+)

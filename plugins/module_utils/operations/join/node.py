@@ -1,13 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follows rented machines until they are usable (L-11): nodes here, services in service.py, side by side. Marks each one the moment it is
-complete, and ends those that never come."""
+"""Follows rented machines until they are nodes that pods can use (L-11), and marks each one the moment it is complete."""
 
 from __future__ import annotations
 
 import typing as t
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from ...core.errors import TgpError
@@ -16,54 +14,48 @@ from ...diagnosis.evidence.node import refused
 from ...diagnosis.node import wrong_image, wrong_version
 from ...kube.drain.node_drain import STARTED, undoing
 from ...kube.nodes import advertise, change
-from ...kube.wait import Evidence, Expected, wait_for
+from ...kube.wait import Evidence, Expected, NodeWait
 from ...model import Claim, InstanceState, Lane, Node, Phase
 from ...model.labels import IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
 from ...model.resources import NEUTRAL_GPU
-from ...observe.context import Context
 from ...planner.claims.record import advance, in_force
 from ...planner.provisioning.registration import not_initialized, timeout
 from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
 from ...providers.registry import CAPABILITIES
-from .base import Following, Joined
-from .service import serve_all
+from .tracker import JoinTracker
 
 _CHANCE = 90.0  # seconds from its registration in which a kubelet of an unfit version may become Ready
 
-__all__ = ["Joined", "join_all"]
 
+class NodeJoins:
+    """The machines of one step that become nodes. ``to_come`` are claims that may be added later, when they are rented."""
 
-def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
-    """Wait for all at once; returns one outcome per claim. Those that are Ready already only lose what let them in."""
-    nodes = [claim for claim in claims if not claim.is_service]
-    services = [claim for claim in claims if claim.is_service]
-    if not (nodes and services):
-        return _join_nodes(context, nodes) if nodes else serve_all(context, services)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="serve") as pool:
-        serving = pool.submit(serve_all, context, services)
-        return _join_nodes(context, nodes) + serving.result()
+    def __init__(self, tracker: JoinTracker, to_come: t.Iterable[Claim] = ()) -> None:
+        self.context, self._tracker = tracker.context, tracker
+        self._wait = NodeWait(
+            self.context.kube,
+            clock=self.context.clock,
+            evidence=self._evidence,
+            on_step=self._on_step,
+            on_ready=self._on_ready,
+            on_end=tracker.end,
+            to_come={name for claim in to_come for name in (claim.name, claim.node_name) if name},
+        )
 
+    def add(self, claim: Claim) -> None:
+        self._wait.add(self._expected(claim))
 
-def _join_nodes(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
-    work = _Join(context, claims)
-    joined = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
-    waiting = [claim for claim in claims if claim.phase is not Phase.READY]
-    outcomes = wait_for(
-        context.kube,
-        [work.expected(claim) for claim in waiting],
-        clock=context.clock,
-        evidence=work.evidence,
-        on_step=work.on_step,
-        on_ready=work.on_ready,
-    )
-    return joined + work.finish(outcomes)
+    def close(self) -> None:
+        self._wait.close()
 
+    def run(self) -> None:
+        """Returns when all have ended and nothing more is added."""
+        self._wait.run()
 
-class _Join(Following):
     # ---- what is waited for
 
-    def expected(self, claim: Claim) -> Expected:
+    def _expected(self, claim: Claim) -> Expected:
         pool, capability = in_force(claim, self.context.specs), CAPABILITIES[claim.cloud]
         started = claim.launch_started or claim.created
         return Expected(
@@ -95,14 +87,14 @@ class _Join(Following):
         except TgpError:
             return ""
 
-    def evidence(self, name: str) -> Evidence:
+    def _evidence(self, name: str) -> Evidence:
         """What cloud and mesh say of a machine that is not a Ready node yet; called every few seconds for each of them."""
-        self._hold_lock()
-        instance, listed_at, device = self._take_facts(name)
-        claim = self.claims[name]
+        self._tracker.hold_lock()
+        instance, listed_at, device = self._tracker.take_facts(name)
+        claim = self._tracker.claims[name]
         alive = device is not None and device.online is True
-        lost = self._hope.lost(claim, instance, listed_at, alive=alive)
-        hopeless = self._ended.get(name, "") or lost
+        lost = self._tracker.hope.lost(claim, instance, listed_at, alive=alive)
+        hopeless = self._tracker.price_jumps.get(name, "") or lost
         return Evidence(
             instance="" if instance is None else instance.raw_state or instance.state.value,
             running=instance is not None and instance.state is InstanceState.RUNNING,
@@ -115,14 +107,14 @@ class _Join(Following):
 
     # ---- while waiting
 
-    def on_step(self, name: str, step: str, detail: str) -> None:
-        if step != "complete":  # on_ready has said so
-            self._reach(name, step, detail)
+    def _on_step(self, name: str, step: str, detail: str) -> None:
+        if step != "complete":  # _on_ready has said so
+            self._tracker.reach(name, step, detail)
 
-    def on_ready(self, name: str, node: Node) -> None:
+    def _on_ready(self, name: str, node: Node) -> None:
         """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
-        with self._lock:
-            claim = self.claims[name]
+        with self._tracker.lock:
+            claim = self._tracker.claims[name]
         if claim.lane is Lane.TALOS and claim.token_id and (closed := refused(self.context.kube, node.name)):
             self.context.warn(
                 f"{name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to every "
@@ -143,14 +135,14 @@ class _Join(Following):
             allow=capacity.keys_of(pool),
         )
         now = self.context.clock.now()
-        self._take_facts(name)
-        self._take_back(claim)
-        with self._lock:
-            claim = self.claims[name]
+        self._tracker.take_facts(name)
+        self._tracker.take_back(claim)
+        with self._tracker.lock:
+            claim = self._tracker.claims[name]
             if claim.phase is not Phase.JOINING:
                 claim = advance(claim, Phase.JOINING, now, "node")
             ready = advance(claim, Phase.READY, now, "initialized")
-            self._write(
+            self._tracker.write(
                 name, ready, node_name=node.name, node_uid=node.uid, registered=claim.registered or node.created, initialized=now,
                 token_id="", mesh_key_id="",
             )  # fmt: skip

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import typing as t
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from ...core.errors import LockLost, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from ...model import Claim, Device, Phase, Probe
-from ...observe.context import Context
 from ...observe.probe import Prober
 from ...planner.claims.record import advance, in_force
 from ...planner.provisioning.registration import timeout
 from ...planner.provisioning.service import failure_class
 from ...providers.registry import CAPABILITIES
-from .base import Following, Joined
 from .service_endpoints import publish
+from .tracker import JoinTracker
 
 _EVERY = 5.0  # seconds between two looks at one machine
 _WORKERS = 32
@@ -46,42 +45,62 @@ class Wait:
     seen: dict[str, datetime] = dataclasses.field(default_factory=dict)
 
 
-def serve_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
-    """Wait for all at once; returns one outcome per claim. Those that are Ready already only lose what let them in."""
-    if not claims:
-        return []
-    work = _Serve(context, claims)
-    joined = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
-    return joined + work.run()
+class ServiceJoins:
+    """The containers of one step that become services; :meth:`add` and :meth:`close` may be called by other threads."""
 
-
-class _Serve(Following):
-    def __init__(self, context: Context, claims: t.Sequence[Claim]) -> None:
-        super().__init__(context, claims)
-        self._prober = Prober(context.task)
-        self._waits = {name: self._wait_of(self.claims[name]) for name in self.order}
-        self._open = list(self.order)
+    def __init__(self, tracker: JoinTracker) -> None:
+        self.context, self._tracker = tracker.context, tracker
+        self._prober = Prober(self.context.task)
+        self._waits: dict[str, Wait] = {}
+        self._open: list[str] = []
+        self._ended: dict[str, Wait] = {}
         self._asking: dict[str, Future[Probe]] = {}
+        self._changed = threading.Condition()
+        self._arrived: list[Claim] = []
+        self._closed = False
+
+    def add(self, claim: Claim) -> None:
+        with self._changed:
+            self._arrived.append(claim)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def _wait_of(self, claim: Claim) -> Wait:
         started = claim.launch_started or claim.created
         seconds = timeout(claim, in_force(claim, self.context.specs), CAPABILITIES[claim.cloud])
         return Wait(started + timedelta(seconds=seconds), started)
 
-    def run(self) -> list[Joined]:
+    def run(self) -> None:
+        """Returns when all have ended and nothing more is added."""
         with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="serve") as pool:
-            while self._open:
-                self._hold_lock()
+            while self._take_arrivals():
+                self._tracker.hold_lock()
                 for name in list(self._open):
                     self._look(name, pool)
+                self._tell_ends()
                 if self._open:
                     self._pause()
-        undecided = [name for name in self.order if self._waits[name].undecided]
-        self.order = [name for name in self.order if name not in undecided]
-        later = [
-            Joined(self.claims[name], "waiting", f"{self._waits[name].step}: {self._waits[name].message}") for name in undecided
-        ]
-        return self.finish(self._waits) + later
+
+    def _take_arrivals(self) -> bool:
+        """What was added since the last pass; waits while there is nothing to follow. False = it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._open or self._arrived or self._closed)
+            arrived, self._arrived = self._arrived, []
+        for claim in arrived:
+            self._waits[claim.name] = self._wait_of(claim)
+            self._open.append(claim.name)
+        return bool(self._open)
+
+    def _tell_ends(self) -> None:
+        ended, self._ended = self._ended, {}
+        for name, wait in ended.items():
+            if wait.undecided:
+                self._tracker.undecided(name, f"{wait.step}: {wait.message}")
+        self._tracker.end({name: wait for name, wait in ended.items() if not wait.undecided})
 
     def _pause(self) -> None:
         clock = self.context.clock
@@ -108,10 +127,10 @@ class _Serve(Following):
         if wait.looked is not None and (now - wait.looked).total_seconds() < _EVERY and not wait.looked < wait.deadline <= now:
             return
         wait.looked = now
-        instance, listed_at, device = self._take_facts(name, since=wait.deadline if late else None)
-        claim = self.claims[name]
+        instance, listed_at, device = self._tracker.take_facts(name, since=wait.deadline if late else None)
+        claim = self._tracker.claims[name]
         online = device is not None and device.online is True
-        hopeless = self._ended.get(name) or self._hope.lost(claim, instance, listed_at, alive=online)
+        hopeless = self._tracker.price_jumps.get(name) or self._tracker.hope.lost(claim, instance, listed_at, alive=online)
         if hopeless:
             wait.message = wait.hopeless = hopeless
             self._close(name)
@@ -143,16 +162,17 @@ class _Serve(Following):
 
     def _expire(self, name: str, online: bool) -> None:
         wait = self._waits[name]
-        if not online and self._devices.problem:
-            wait.undecided, wait.message = True, f"its time is over, but the mesh cannot be read: {self._devices.problem}"
+        if not online and self._tracker.devices.problem:
+            wait.undecided, wait.message = True, f"its time is over, but the mesh cannot be read: {self._tracker.devices.problem}"
         self._close(name)
 
     def _close(self, name: str) -> None:
         wait = self._waits[name]
         wait.seconds = (self.context.clock.now() - wait.started).total_seconds()
         self._open.remove(name)
+        self._ended[name] = wait
         if not wait.ready and not wait.undecided:
-            words = self._last_words(self.claims[name])
+            words = self._last_words(self._tracker.claims[name])
             wait.message = f"{wait.message}; the container says: {words}" if words else wait.message
 
     def _last_words(self, claim: Claim) -> str:
@@ -169,13 +189,13 @@ class _Serve(Following):
         if step not in wait.seen:
             wait.seen[step] = self.context.clock.now()
             wait.step = step
-            self._reach(name, step, detail)
+            self._tracker.reach(name, step, detail)
 
     # ---- asking, beside the loop
 
     def _ask(self, name: str, device: Device) -> Probe:
         """Ask the health path; a service that answers is published and taken for usable at once, whatever the others do."""
-        claim = self.claims[name]
+        claim = self._tracker.claims[name]
         pool = self.context.specs.pool_of(claim.pool)
         if pool is None or pool.service is None:
             return Probe(None, f"no document says what the services of {claim.pool} run")
@@ -204,14 +224,14 @@ class _Serve(Following):
 
     def _complete(self, name: str, device: Device) -> None:
         now = self.context.clock.now()
-        self._take_facts(name)
-        self._take_back(self.claims[name])
-        with self._lock:
-            claim = self.claims[name]
+        self._tracker.take_facts(name)
+        self._tracker.take_back(self._tracker.claims[name])
+        with self._tracker.lock:
+            claim = self._tracker.claims[name]
             if claim.phase is not Phase.JOINING:
                 claim = advance(claim, Phase.JOINING, now, "device")
             ready = advance(claim, Phase.READY, now, "its health path answers")
-            self._write(
+            self._tracker.write(
                 name, ready, mesh_device_id=device.id, mesh_seen=claim.mesh_seen or now, registered=claim.registered or now, initialized=now,
                 token_id="", mesh_key_id="",
             )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -50,21 +51,40 @@ class Launched:
     message: str = ""
 
 
-def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
-    """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step."""
+def _nobody_waits(_claim: Claim) -> None:
+    """What is launched is followed by a later step."""
+
+
+def launch_all(
+    context: Context,
+    claims: t.Sequence[Claim],
+    on_launched: t.Callable[[Claim], None] = _nobody_waits,
+    stopped: threading.Event | None = None,
+) -> list[Launched]:
+    """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step. ``on_launched`` is called
+    with each claim as soon as it has its machine, in the thread that launched it. Once ``stopped`` is set no create call is sent."""
     if not claims:
         return []
-    shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=PRICE_TTL)))
+
+    def launch(claim: Claim) -> Launched:
+        launched = _guarded(context, claim, shared)
+        if launched.result in ("launched", "adopted"):
+            on_launched(launched.claim)
+        return launched
+
+    shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=PRICE_TTL)), stopped or threading.Event())
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
-        outcomes = list(pool.map(lambda claim: _guarded(context, claim, shared), claims))
+        outcomes = list(pool.map(launch, claims))
     return outcomes
 
 
 @dataclasses.dataclass
 class Shared:
-    """What all claims of one step go by: prices that are not too old, and clouds that are skipped by now, with the reason."""
+    """What all claims of one step go by: prices that are not too old, clouds that are skipped by now, with the reason, and whether the step
+    was stopped."""
 
     prices: Prices
+    stopped: threading.Event
     left_alone: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -191,6 +211,8 @@ class _Launch:
         cloud.queue()
         if offer.cloud in self.shared.left_alone:  # by what another claim met while this one queued
             return None
+        if self.shared.stopped.is_set():
+            raise TgpError("Not launched: machines that are launched could not be joined.")
         now = context.clock.now()
         provisioning = (
             self.claim

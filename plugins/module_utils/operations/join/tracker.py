@@ -1,14 +1,15 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every wait for machines does, be they nodes or services: facts into the record, prices checked, secrets taken back, failures
-booked and terminated."""
+"""What is done with every machine that is on its way, be it a node or a service: facts into the record, prices checked, secrets taken back,
+and the end of its join. A failed one is explained, booked and terminated at once, while others still boot."""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
 import typing as t
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 
 from ...core.errors import ApiError, TgpError
@@ -60,30 +61,93 @@ class ListedFacts(t.NamedTuple):
     device: Device | None
 
 
-class Following:
-    """One wait for several claims. ``claims`` are the records as last written."""
+_ENDING = 4  # batches of machines that are ended at a time
 
-    def __init__(self, context: Context, claims: t.Sequence[Claim]) -> None:
+
+class JoinTracker:
+    """All joins of one step. ``claims`` are the records as last written. ``devices`` is the mesh's list, ``hope`` knows when to give up, and
+    ``price_jumps`` why a machine is too dear to stay.
+
+    :meth:`track` takes a claim in, :meth:`end` is called with what ended, and :meth:`results` returns how each claim ended. All may be
+    called by several threads. Leaving it as a context manager waits for terminations that are under way.
+    """
+
+    def __init__(self, context: Context) -> None:
         self.context = context
-        self.claims = {claim.name: claim for claim in claims}
-        self.order = [claim.name for claim in claims if claim.phase is not Phase.READY]
-        self._lock = threading.RLock()
-        self._meshed = {claim.name for claim in claims if claim.mesh_key_id or claim.is_service}
-        self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
-        self._hope = Hope()
-        self._ended: dict[str, str] = {}
+        self.claims: dict[str, Claim] = {}
+        self._meshed: set[str] = set()
+        self.lock = threading.RLock()
+        self.devices: Feed[Device] = Feed(self._read_devices, context.clock)
+        self.hope = Hope()
+        self.price_jumps: dict[str, str] = {}
         self._explained: dict[str, Explained] = {}
+        self._failing: set[str] = set()
+        self._results: dict[str, Joined] = {}
+        self._late: dict[str, End] = {}
+        self._endings: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(max_workers=_ENDING, thread_name_prefix="end")
+
+    def __enter__(self) -> JoinTracker:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._pool.shutdown()
+
+    def track(self, claim: Claim) -> None:
+        """Take it in. One that is Ready already only loses what let it in."""
+        with self.lock:
+            self.claims[claim.name] = claim
+            if claim.mesh_key_id or claim.is_service:
+                self._meshed.add(claim.name)
+        if claim.phase is Phase.READY:
+            self._endings.append(self._pool.submit(self._forget_secrets, claim))
+
+    def end(self, outcomes: t.Mapping[str, End]) -> None:
+        """These have ended: ready ones are done, the others are terminated beside the waiting for the rest."""
+        failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ready or name in self.price_jumps}
+        for name, outcome in outcomes.items():
+            if name not in failed:
+                self._late[name] = outcome
+        if failed:
+            with self.lock:
+                self._failing |= set(failed)
+            self._endings.append(self._pool.submit(self._fail_all, failed))
+
+    def undecided(self, name: str, message: str) -> None:
+        """Its time is over, and what would decide cannot be asked: the next run goes on with it."""
+        self._results[name] = Joined(self.claims[name], "waiting", message)
+
+    def results(self) -> list[Joined]:
+        """One for each claim, in the order in which they came. Waits for the terminations; their LockLost is raised here."""
+        self._take_late_facts()
+        for ending in self._endings:
+            ending.result()
+        return [self._results[name] for name in self.claims if name in self._results]
+
+    def _take_late_facts(self) -> None:
+        """What came to be of complete machines while nobody looked; else the next run would note it. One list serves all of them: to read
+        one for each as it became complete would cost a call per machine, squared where each of them is a call."""
+        complete, self._late = self._late, {}
+        now = self.context.clock.now()
+        for name in complete:
+            claim = self.claims[name]
+            if _lacks_facts(claim) or (name in self._meshed and not claim.mesh_device_id):
+                self.take_facts(name, since=now)
+        for name, outcome in complete.items():
+            if name not in self.price_jumps:
+                self._results[name] = Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s", outcome.seen)
+        self.end({name: outcome for name, outcome in complete.items() if name in self.price_jumps})
 
     # ---- what is seen
 
-    def _hold_lock(self) -> None:
+    def hold_lock(self) -> None:
         """LockLost ends the wait. A renewal that fails is tried again: to wait does no harm meanwhile."""
         try:
             self.context.lock.renew_if_due()
         except ApiError as error:
             self.context.progress.step("", "lock", f"not renewed yet: {error}", quiet=True)
 
-    def _take_facts(self, name: str, since: datetime | None = None) -> ListedFacts:
+    def take_facts(self, name: str, since: datetime | None = None) -> ListedFacts:
         """What cloud and mesh list of a claim, noted in it. With ``since``, lists that lacked something are read again if older."""
         claim = self.claims[name]
         instance, listed_at = self._instance(claim, since if _lacks_facts(claim) else None)
@@ -93,15 +157,6 @@ class Following:
         if device is not None and not claim.mesh_device_id:
             self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
         return ListedFacts(instance, listed_at, device)
-
-    def _take_late_facts(self, outcomes: t.Mapping[str, End]) -> None:
-        """What came to be of complete machines while nobody looked; else the next run would note it. One list serves all of them: to read
-        one for each as it became complete would cost a call per machine, squared where each of them is a call."""
-        now = self.context.clock.now()
-        for name in self.order:
-            claim = self.claims[name]
-            if outcomes[name].ready and (_lacks_facts(claim) or (name in self._meshed and not claim.mesh_device_id)):
-                self._take_facts(name, since=now)
 
     def _instance(self, claim: Claim, since: datetime | None) -> tuple[Instance | None, datetime | None]:
         """As its cloud lists it, and the date of that list. One that a fresh list lacks (``since``) is asked for by its id: lists show new
@@ -119,7 +174,7 @@ class Following:
         return None if instance is None or instance.gone else instance, listing.asked
 
     def _device(self, claim: Claim, since: datetime | None) -> Device | None:
-        listed = self._devices.items(since)
+        listed = self.devices.items(since)
         if listed is None:
             return None
         return find_device(
@@ -132,7 +187,7 @@ class Following:
 
     def _take_instance(self, instance: Instance) -> None:
         """Facts of the instance into the claim, and the price really paid against the one shown (L-13)."""
-        with self._lock:
+        with self.lock:
             claim = self.claims[instance.name if instance.name in self.claims else self._name_of(instance)]
             changes: dict[str, t.Any] = {"ip": instance.ip} if instance.ip and instance.ip != claim.ip else {}
             base = cost.noted(claim, instance, CAPABILITIES[claim.cloud], self.context.clock.now())
@@ -147,14 +202,16 @@ class Following:
                 and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump"
             ):
                 limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
-                self._ended[claim.name] = f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
+                self.price_jumps[claim.name] = (
+                    f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
+                )
 
     def _name_of(self, instance: Instance) -> str:
         return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
 
-    def _reach(self, name: str, step: str, detail: str) -> None:
+    def reach(self, name: str, step: str, detail: str) -> None:
         """A step was reached: it is reported, and a sign of life makes the claim Joining."""
-        with self._lock:
+        with self.lock:
             claim = self.claims[name]
             if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
                 self._note(name, advance(claim, Phase.JOINING, self.context.clock.now(), step))
@@ -162,7 +219,7 @@ class Following:
 
     # ---- what is done
 
-    def _take_back(self, claim: Claim) -> None:
+    def take_back(self, claim: Claim) -> None:
         """The one-use key and the bootstrap token have done their work. A failure here leaves them to expire, and to the next reap."""
         try:
             mesh = self.context.clients.mesh() if claim.mesh_key_id else None
@@ -173,68 +230,65 @@ class Following:
         except TgpError as error:
             self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
 
-    def forget_secrets(self, claim: Claim) -> Joined:
+    def _forget_secrets(self, claim: Claim) -> None:
         """The end of a join that was interrupted when its node was complete. What cannot be noted now is done again by the next run."""
-        self._take_back(claim)
+        self.take_back(claim)
         try:
-            self._write(claim.name, token_id="", mesh_key_id="")
+            self.write(claim.name, token_id="", mesh_key_id="")
         except ApiError as error:
-            return Joined(claim, "waiting", f"its used key and token were taken back, which could not be noted: {error}")
-        return Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
+            self.undecided(claim.name, f"its used key and token were taken back, which could not be noted: {error}")
+            return
+        self._results[claim.name] = Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
 
     def _note(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
-        """A fact for the record that is not lost when it cannot be written now: the next look, or the end of the wait, brings it again."""
+        """A fact for the record that is not lost when it cannot be written now: the next look, or the end of the wait, brings it again. The
+        record of a machine that is being terminated belongs to its teardown."""
+        with self.lock:
+            if name in self._failing:
+                return
         try:
-            self._write(name, base, **changes)
+            self.write(name, base, **changes)
         except ApiError as error:
             self.context.progress.step(name, "record", f"not written yet: {error}", quiet=True)
 
-    def _write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
-        with self._lock:
+    def write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
+        with self.lock:
             claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
             self.claims[name] = claim
             self.context.records.remember(claim)
 
     # ---- the end
 
-    def finish(self, outcomes: t.Mapping[str, End]) -> list[Joined]:
-        """Ready ones are done; the others are explained, booked as failed joins and terminated in this very run. So are those whose
-        price had jumped by the time they were ready."""
-        self._take_late_facts(outcomes)
+    def _fail_all(self, failed: t.Mapping[str, End]) -> None:
+        """Explained, booked as failed joins and terminated in this very run. So are those whose price had jumped by the time they were
+        ready."""
         now = self.context.clock.now()
-        failed = [name for name in self.order if not outcomes[name].ready or name in self._ended]
-        self._explain(failed, outcomes)
-        unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
+        self._explain(failed)
+        unwritten = {name: problem for name, outcome in failed.items() if (problem := self._fail(name, outcome, now))}
         ending = [self.claims[name] for name in failed if name not in unwritten]
         given_back = {ended.claim.name: ended for ended in teardown_all(self.context, ending)}
-        results = []
-        for name in self.order:
-            outcome = outcomes[name]
-            if name not in failed:
-                results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s", outcome.seen))
-                continue
+        for name, outcome in failed.items():
             if name in unwritten:
-                message = f"{self._why(name, outcome)} ({unwritten[name]})"
-                results.append(Joined(self.claims[name], "failed", message, outcome.seen, self._explained.get(name), left=True))
-                continue
-            end = given_back[name]
-            tail = "terminated" if end.result == "gone" else f"not terminated yet: {end.message}"
+                claim, tail, left = self.claims[name], unwritten[name], True
+            else:
+                end = given_back[name]
+                claim, left = end.claim, end.result != "gone"
+                tail = f"not terminated yet: {end.message}" if left else "terminated"
             message = f"{self._why(name, outcome)} ({tail})"
-            left = end.result != "gone"
-            results.append(Joined(end.claim, "failed", message, outcome.seen, self._explained.get(name), left=left))
-        return results
+            self._results[name] = Joined(claim, "failed", message, outcome.seen, self._explained.get(name), left=left)
 
-    def _explain(self, failed: t.Sequence[str], outcomes: t.Mapping[str, End]) -> None:
+    def _explain(self, failed: t.Mapping[str, End]) -> None:
         """Ask everybody once more about those that never came, while they still exist, and tell what is found. A price that jumped
         needs no explanation."""
         lost = {
             name: (self.claims[name], JoinEnd(outcome.step, outcome.message, dict(outcome.seen), outcome.hopeless))
-            for name in failed
-            if name not in self._ended and not (outcome := outcomes[name]).ready
+            for name, outcome in failed.items()
+            if name not in self.price_jumps and not outcome.ready
         }
         now = self.context.clock.now()
-        self._explained = explain_all(self.context, lost, lambda: self._devices.items(now))
-        for explained in self._explained.values():
+        found = explain_all(self.context, lost, lambda: self.devices.items(now))
+        self._explained |= found
+        for explained in found.values():
             for line in explained.lines:
                 self.context.task.progress(line)
 
@@ -244,7 +298,7 @@ class Following:
         return f"{seen} - {explained.cause}" if explained is not None else seen
 
     def _seen(self, name: str, outcome: End) -> str:
-        return f"{outcome.step}: {self._ended[name] if outcome.ready else outcome.message}"
+        return f"{outcome.step}: {self.price_jumps[name] if outcome.ready else outcome.message}"
 
     def _booked(self, name: str, outcome: End) -> str:
         """What stays in claim and ledger, which have little room: the cause and the place of the evidence come first."""
@@ -256,11 +310,11 @@ class Following:
         """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and terminates it."""
         claim = self.claims[name]
         why = self._why(name, outcome)
-        reason = Reason.PRICE_JUMP if name in self._ended else Reason.FAILED_JOIN
+        reason = Reason.PRICE_JUMP if name in self.price_jumps else Reason.FAILED_JOIN
         failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
         try:
-            self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome)))
+            self.write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome)))
         except ApiError as error:
             return f"not terminated yet: {error}"
         try:
