@@ -52,15 +52,17 @@ def open_own_machines(task: Task) -> OwnMachines:
     cloud = t.cast(WebhookCloud, connect("webhook", task, choice=_choice(task)))
     machines = cloud.machines
     asked = [machine for machine in machines if machine.status_endpoint]
-    if not asked:
+    if not asked and not cloud.bulk_status_endpoint:
         cloud.close()
         raise errors.InvalidInput(
             "webhook: no machine has a status endpoint, so nothing can be asked.",
-            remedy="Set statusEndpoint (status_endpoint, P_STATUS_ENDPOINT), or try one machine with tgp.gpu.webhook_machine.",
+            remedy="Set statusEndpoint (status_endpoint, P_STATUS_ENDPOINT) or settings.bulkStatusEndpoint, or try one machine with "
+            "tgp.gpu.webhook_machine.",
         )
     for number, machine in enumerate(machines, 1):
         task.progress(f"webhook: machine {number} is {machine.name}")
-    calls: dict[str, StatusCall] = {}
+    bulk = cloud.bulk_status_endpoint
+    calls = {webhook.BULK: StatusCall(bulk)} if bulk else dict[str, StatusCall]()
     first: dict[str, int] = {}  # by service, the number of its first machine
     for number, machine in enumerate(machines, 1):
         if machine.status_endpoint:
@@ -75,8 +77,13 @@ def open_own_machines(task: Task) -> OwnMachines:
         calls[f"no_key_{number}"] = StatusCall(_as_user(endpoint, ""), {})
         calls[f"bad_key_{number}"] = _with_invalid_key(endpoint, cloud.key_header)
     return OwnMachines(
-        webhook.table([bool(machine.status_endpoint) for machine in machines], services, cloud.connections.timeout),
-        cloud.connections.client(asked[0].status_endpoint),
+        webhook.table(
+            [bool(machine.status_endpoint) for machine in machines],
+            services,
+            cloud.connections.timeout,
+            [machine.name for machine in machines] if bulk else (),
+        ),
+        cloud.connections.client(bulk or asked[0].status_endpoint),
         closing=cloud.close,
         calls=calls,
         power=cloud,

@@ -311,3 +311,65 @@ def test_faults_beside_the_machines_are_warned_of(own: Subject) -> None:
     result = own.run(documents=[CLASS, other], webhook_machines=None)
     assert not result.get("failed"), result["msg"]
     assert any("none" in warning for warning in own.warnings)
+
+
+# ---- a bulk status endpoint
+
+RACKS = ("rack-1", "rack-2", "rack-3")
+
+
+def bulk_class(own_endpoints: bool = False) -> dict[str, t.Any]:
+    """A class whose power service answers for all machines at once."""
+    machines = [
+        {
+            "name": name,
+            "gpuCount": 1,
+            "scaleUpEndpoint": f"/{name}/start",
+            "scaleDownEndpoint": f"/{name}/stop",
+            **({"statusEndpoint": f"/{name}/status"} if own_endpoints else {}),
+        }
+        for name in RACKS
+    ]
+    provider = {"name": "webhook", "machines": machines, "settings": {"bulkStatusEndpoint": "/status"}}
+    return {**CLASS, "spec": {**CLASS["spec"], "providers": [provider]}}
+
+
+def bulk_answer(*entries: t.Any, status: str = "200 OK") -> t.Callable[[Environ], tuple[str, str] | None]:
+    return lambda environ: (status, json.dumps({"machines": entries})) if environ["PATH_INFO"] == "/status" else None
+
+
+def state(name: str, word: str = "off") -> dict[str, str]:
+    return {"name": name, "state": word}
+
+
+@pytest.mark.parametrize("own_endpoints", [False, True])
+def test_a_bulk_status_endpoint_is_requested_once(own: Subject, own_endpoints: bool) -> None:
+    sent = Sent(own)
+    result = own.run(documents=[bulk_class(own_endpoints)], webhook_machines=None)
+    assert not result.get("failed"), result["msg"]
+    assert sent.calls.count(f"GET /status {KEY}") == 1 and named(result) == set()
+    assert seen(result)["bulk.listed"] == "3 of 3" and (("machine_1.http" in seen(result)) is True)
+    assert outcomes(result)["machine_1.http"] == ("matches" if own_endpoints else "not checked")
+
+
+@pytest.mark.parametrize(
+    ("answer", "false", "words"),
+    [
+        (bulk_answer(*map(state, RACKS), status="500 Oops"), {"bulk.http"}, "HTTP 500"),
+        (lambda environ: ("200 OK", '{"items": []}') if environ["PATH_INFO"] == "/status" else None, {"bulk.machines"}, "no list"),
+        (bulk_answer(*map(state, RACKS), {"state": "on"}), {"bulk.names"}, "in 3 of 4 entries"),
+        (bulk_answer(*map(state, (*RACKS, "rack-1"))), {"bulk.once"}, "1 more than once"),
+        (bulk_answer(*map(state, (*RACKS[:2], "rack-9"))), {"bulk.listed"}, "2 of 3"),
+        (bulk_answer(state("rack-1", "up"), *map(state, RACKS[1:])), {"bulk.words"}, "in 2 of 3 entries"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, set) else "",
+)
+def test_what_a_bulk_answer_lacks_is_named(
+    own: Subject, answer: t.Callable[[Environ], tuple[str, str] | None], false: set[str], words: str
+) -> None:
+    Sent(own, answer)
+    result = own.run(documents=[bulk_class()], webhook_machines=None)
+    differing = {name for name, outcome in outcomes(result).items() if outcome in ("differs", "no answer")}
+    assert result["failed"] and differing == false and words in seen(result)[next(iter(false))]
+    report = json.dumps(result["report"]) + result["markdown"]
+    assert not [name for name in (*RACKS, "rack-9") if name in report]

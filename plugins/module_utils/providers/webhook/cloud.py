@@ -113,14 +113,14 @@ class WebhookCloud(NothingBeside):
         self._headers = {auth_header: auth_value} if auth_value else {}
         check_headers("webhook", self._headers)
         self._secret = signing_secret
-        self._bulk = bulk_status_endpoint
+        self.bulk_status_endpoint = bulk_status_endpoint
         self._payload = payload
         self._clock = clock or SystemClock()
         self.connections = Connections(timeout, transport, resolve, self._clock)
 
     def check(self) -> CloudCheck:
         """The power of no machine is touched: only status endpoints are asked."""
-        if self._bulk:
+        if self.bulk_status_endpoint:
             states = self._bulk_states()
             missing = [name for name in self._machines if name not in states]
             count = f"{len(self._machines) - len(missing)} of {len(self._machines)}"
@@ -163,7 +163,7 @@ class WebhookCloud(NothingBeside):
     def instances(self) -> list[Instance]:
         """One call where a bulk status endpoint answers for all, else one for each machine, side by side."""
         machines = list(self._machines.values())
-        if self._bulk:
+        if self.bulk_status_endpoint:
             states = self._listed_states()
             return [self._instance(machine, *states[machine.name]) for machine in machines]
         return self._for_each(lambda machine: self._instance(machine, *self._state(machine)), machines)
@@ -205,7 +205,7 @@ class WebhookCloud(NothingBeside):
                 return self._status(machine), ""
             except errors.ApiError as error:
                 return "unknown", str(error)
-        if self._bulk:
+        if self.bulk_status_endpoint:
             return self._listed_states()[machine.name]
         asked = self._in_flight.get(machine.name)
         if self._node_ready is None:
@@ -246,7 +246,7 @@ class WebhookCloud(NothingBeside):
     def _bulk_states(self) -> dict[str, tuple[str, str]]:
         """By name. A state that is not understood makes its machine unknown; an answer in which it is not clear which machine is meant
         says nothing of any. Machines that are not ours are passed over."""
-        api, path = self.connections.to(self._bulk)
+        api, path = self.connections.to(self.bulk_status_endpoint)
         answer, operation = api.get(path, headers=self._headers), "GET status of all machines"
         entries = api.expect(answer.get("machines") if isinstance(answer, dict) else None, list, operation, "machines")
         states: dict[str, tuple[str, str]] = {}
@@ -308,7 +308,7 @@ class WebhookCloud(NothingBeside):
 
     def terminate(self, instance_id: str) -> None:
         machine = self.machine(instance_id)
-        if (machine.status_endpoint or self._bulk) and self._state(machine)[0] == "off":
+        if (machine.status_endpoint or self.bulk_status_endpoint) and self._state(machine)[0] == "off":
             return  # K-01: no call to what is off
         self.switch_off(machine)
 

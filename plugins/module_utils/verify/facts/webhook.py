@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from .fact import Basis, Fact, FactOutcome, Group, Question, Replies, Reply, Table, Verdict, not_seen, verdict
 
-SERVICE = "webhook"
+SERVICE, BULK = "webhook", "bulk"
 SECONDS = "x-tgp-seconds"  # header that own_machines.py adds to an answer: how long it took
 _CONTRACT = "the contract of power services, docs/reference/clouds.md"
 _ORDER = ("off", "starting", "on", "stopping")  # each may become the next one between two looks
@@ -27,6 +27,9 @@ _look = Group(
     SERVICE, _CONTRACT, Basis.DOCUMENTED, "The state of the machine is unknown: it is neither offered nor switched on or off."
 )
 _service = Group(SERVICE, _CONTRACT)
+_bulk = Group(
+    SERVICE, _CONTRACT, Basis.DOCUMENTED, "The states of all machines are unknown: none is offered, switched on or switched off."
+)
 
 
 class PowerService(t.NamedTuple):
@@ -38,10 +41,14 @@ class PowerService(t.NamedTuple):
     keyed: bool
 
 
-def table(asked: t.Sequence[bool], services: t.Sequence[PowerService], timeout: float) -> Table:
-    """``asked``: for each machine whether it has a status endpoint. ``timeout``: of the client, in seconds."""
+def table(asked: t.Sequence[bool], services: t.Sequence[PowerService], timeout: float, listed: t.Collection[str] = ()) -> Table:
+    """``asked``: for each machine whether it has a status endpoint. ``timeout``: of the client, in seconds. ``listed``: names of the machines
+    that a bulk status endpoint must list; empty without one."""
     questions: list[Question] = []
     facts: list[Fact] = []
+    if listed:
+        questions.append(Question(BULK, "GET", "status of all machines"))
+        facts += _bulk_facts(listed, timeout)
     numbers = [number for number, has_endpoint in enumerate(asked, 1) if has_endpoint]
     questions += [Question(f"machine_{one}", "GET", f"status of machine {one}") for one in numbers]
     questions += [Question(f"again_{one}", "GET", f"status of machine {one} once more") for one in numbers]
@@ -148,6 +155,80 @@ def _machine_facts(number: int, timeout: float) -> t.Iterator[Fact]:
     )
 
 
+def _bulk_facts(names: t.Collection[str], timeout: float) -> t.Iterator[Fact]:
+    """The bulk status endpoint. Names are compared and not shown."""
+    call = "GET status of all machines"
+
+    def entries(replies: Replies) -> list[t.Any] | None:
+        body = replies[BULK].json
+        found = body.get("machines") if isinstance(body, dict) else None
+        return found if isinstance(found, list) else None
+
+    def of_list(check: t.Callable[[list[t.Any]], Verdict]) -> t.Callable[[Replies], Verdict]:
+        def check_entries(replies: Replies) -> Verdict:
+            found = entries(replies)
+            return not_seen(f"HTTP {replies[BULK].status} without a list") if found is None else check(found)
+
+        return check_entries
+
+    def named(found: list[t.Any]) -> list[str]:
+        return [entry["name"] for entry in found if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+
+    def check_names(found: list[t.Any]) -> Verdict:
+        return verdict(len(named(found)) == len(found), f"in {len(named(found))} of {len(found)} entries")
+
+    def check_once(found: list[t.Any]) -> Verdict:
+        twice = len(named(found)) - len(set(named(found)))
+        return verdict(not twice, f"{twice} more than once" if twice else "each once")
+
+    def check_listed(found: list[t.Any]) -> Verdict:
+        there = len(set(names) & set(named(found)))
+        return verdict(there == len(names), f"{there} of {len(names)}")
+
+    def check_words(found: list[t.Any]) -> Verdict:
+        states = [_state(entry) for entry in found if isinstance(entry, dict) and entry.get("name") in names]
+        good = sum(state in _ORDER for state in states)
+        return verdict(good == len(states), f"in {good} of {len(states)} entries") if states else not_seen("no machine is listed")
+
+    def check_seconds(replies: Replies) -> Verdict:
+        seconds = float(replies[BULK].headers[SECONDS])
+        return verdict(seconds <= timeout, f"within {max(1, math.ceil(seconds * 10)) / 10:g} s")
+
+    yield _bulk.fact(
+        f"{BULK}.http",
+        f"{call} is answered 2xx",
+        "HTTP 2xx",
+        (BULK,),
+        lambda replies: verdict(200 <= replies[BULK].status < 300, f"HTTP {replies[BULK].status}"),
+    )
+    yield _bulk.fact(
+        f"{BULK}.machines",
+        f"{call}: the answer is an object with a list, machines",
+        "a list",
+        (BULK,),
+        lambda replies: verdict(entries(replies) is not None, "a list" if entries(replies) is not None else "no list"),
+    )
+    yield _bulk.fact(f"{BULK}.names", f"{call}: each entry has a name", "in all entries", (BULK,), of_list(check_names))
+    yield _bulk.fact(f"{BULK}.once", f"{call}: no name is there twice", "each once", (BULK,), of_list(check_once))
+    yield _bulk.fact(
+        f"{BULK}.listed",
+        f"{call}: every machine is listed",
+        f"{len(names)} of {len(names)}",
+        (BULK,),
+        of_list(check_listed),
+        why="The state of a machine that is missing is unknown: it is neither offered nor switched on or off.",
+    )
+    yield _bulk.fact(
+        f"{BULK}.words",
+        f"{call}: the states are of four words, in upper or lower case",
+        f"one of {', '.join(_ORDER)}",
+        (BULK,),
+        of_list(check_words),
+        why="The state of such a machine is unknown: it is neither offered nor switched on or off.",
+    )
+    yield _bulk.fact(f"{BULK}.seconds", f"{call} is answered within {timeout:g} s", f"within {timeout:g} s", (BULK,), check_seconds)
+
+
 def _service_facts(number: int) -> t.Iterator[Fact]:
     def check_unknown(replies: Replies) -> Verdict:
         reply = replies[f"unknown_{number}"]
@@ -173,6 +254,10 @@ def _service_facts(number: int) -> t.Iterator[Fact]:
 
 
 def _text(reply: Reply) -> str | None:
+    return _state(reply.json)
+
+
+def _state(body: t.Any) -> str | None:
     """The state in lower case, as the client reads it."""
-    state = reply.json.get("state") if isinstance(reply.json, dict) else None
+    state = body.get("state") if isinstance(body, dict) else None
     return state.lower() if isinstance(state, str) else None
