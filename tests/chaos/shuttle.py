@@ -142,6 +142,28 @@ class Event:
         return self._flag
 
 
+class Semaphore:
+    def __init__(self, loom: Loom, value: int = 1) -> None:
+        self._value, self._condition = value, Condition(loom)
+
+    def acquire(self) -> bool:
+        with self._condition:
+            self._condition.wait_for(lambda: self._value > 0)
+            self._value -= 1
+        return True
+
+    def release(self) -> None:
+        with self._condition:
+            self._value += 1
+            self._condition.notify()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
 class Thread:
     """``own``: the thread belongs to the world, not to the process that happened to start it."""
 
@@ -302,6 +324,7 @@ def replacements(loom: Loom, *, own: bool) -> dict[str, t.Any]:
     return {
         "threading": types.SimpleNamespace(
             Lock=bound(Lock, loom), RLock=bound(RLock, loom), Condition=bound(Condition, loom), Event=bound(Event, loom),
+            Semaphore=bound(Semaphore, loom),
             Thread=bound(Thread, loom, own), local=threading.local,
             current_thread=threading.current_thread, main_thread=threading.main_thread, TIMEOUT_MAX=threading.TIMEOUT_MAX,
         ),

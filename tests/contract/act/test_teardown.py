@@ -13,7 +13,7 @@ import typing as t
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LockLost
-from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import slots, teardown
 
 from sandbox.world import Machine
 
@@ -621,6 +621,19 @@ def test_L9_a_person_is_told_what_is_in_the_way_and_may_force_it(rig: Rig) -> No
     assert rig.machine().ended is None
     assert only(rig.destroy(force=True))[0] == "gone"
     settled(rig)
+
+
+def test_L10_a_slow_drain_holds_up_no_machine_without_pods(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "_DRAINING", 1)
+    rig.training["drainTimeout"] = "10m"
+    rig.provision(nodes=3)
+    busy, *empty = sorted(rig.nodes())
+    rig.pod(busy, budget=True)
+    began = rig.clock.now()
+    results = {one["name"]: one["result"] for one in rig.destroy()["machines"]}
+    assert results == {busy: "pending", **dict.fromkeys(empty, "gone")}
+    ends = {line["name"]: (moment(line["end"]) - began).total_seconds() for line in rig.ledger()}
+    assert sorted(ends) == empty and max(ends.values()) < 300
 
 
 def test_S1_25_a_node_asked_to_terminate_goes_at_once(rig: Rig) -> None:

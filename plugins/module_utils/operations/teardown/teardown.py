@@ -40,8 +40,8 @@ from ..launch.payload import take_back_all
 from .duplicate_instances import book, without_booked
 from .garbage_collection import delete_device, discard_extras, extras_of
 from .service_idle import got_work, not_idle_any_more
+from .slots import MOST, Slots, emptiest_first
 
-_WORKERS = 32
 _CONFIRM = 120.0
 # Of a destroy call that the cloud answered 429: the deadline ends it, not the number of tries.
 _RATE_LIMITED = RetryPolicy(tries=120, jitter=(1.0, 1.0), deadline=_CONFIRM, retry_after=(1.0, math.inf))
@@ -66,12 +66,17 @@ def teardown_all(context: Context, claims: t.Sequence[Claim]) -> list[Ended]:
     """Take every claim down side by side; one that fails never stops the others. LockLost ends the whole step."""
     if not claims:
         return []
-    with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="teardown") as pool:
-        return list(pool.map(lambda claim: _guarded(context, claim), claims))
+    slots, ordered = Slots(), emptiest_first(context, claims)
+    with ThreadPoolExecutor(max_workers=min(MOST, len(claims)), thread_name_prefix="teardown") as pool:
+        ended = {
+            claim.name: result
+            for claim, result in zip(ordered, pool.map(lambda one: _guarded(context, one, slots), ordered), strict=True)
+        }
+    return [ended[claim.name] for claim in claims]
 
 
-def _guarded(context: Context, claim: Claim) -> Ended:
-    work = _Teardown(context, claim)
+def _guarded(context: Context, claim: Claim, slots: Slots) -> Ended:
+    work = _Teardown(context, claim, slots)
     try:
         return work.run()
     except LockLost:
@@ -83,9 +88,10 @@ def _guarded(context: Context, claim: Claim) -> Ended:
 class _Teardown:
     """The teardown of one claim. ``claim`` is always the record as last written."""
 
-    def __init__(self, context: Context, claim: Claim) -> None:
+    def __init__(self, context: Context, claim: Claim, slots: Slots) -> None:
         self.context = context
         self.claim = claim
+        self._slots = slots
         self.drained: Drained | None = None
         self.node: Node | None = None
         self.known = Facts(context.clock.now())
@@ -126,9 +132,10 @@ class _Teardown:
         }
         while True:
             step = next_step(self.claim, self._look())
-            if step in _DELETES:
-                self.context.lock.confirm()
-            ended = steps[step]()
+            with self._slots.of(step):
+                if step in _DELETES:
+                    self.context.lock.confirm()
+                ended = steps[step]()
             if ended is not None:
                 return ended
 
@@ -280,9 +287,8 @@ class _Teardown:
         self._note_bill()
         if self.node is not None and self.node.ready and self.deletion.started is None and self.claim.gone_since is not None:
             self._write(gone_since=None)  # it lives, although its cloud did not list it: it is billed until it is gone
-        if (
-            why := self._work_since_drain()
-        ):  # volumes were waited for, and a pod that tolerates every taint takes a free GPU at once
+        # volumes were waited for, and a pod that tolerates every taint takes a free GPU at once
+        if why := self._work_since_drain():
             return self._stay(why)
         own = self.claim.instance_id or ids[0]
         for instance_id in ids:
