@@ -178,6 +178,10 @@ hubs:
   type: list
   elements: dict
   returned: always
+wanted:
+  description: In mode V(provision), how many machines each pool shall have, by the key of the pool, for O(tgp.gpu.fleet_launch#module:wanted).
+  type: dict
+  returned: always
 """
 
 from ..module_utils.core.task import Task, main

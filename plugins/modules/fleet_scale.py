@@ -33,6 +33,13 @@ options:
       - A machine whose WireGuard hub is configured by tasks of the playbook is only rented, and named in RV(unjoined).
     type: bool
     default: false
+  wanted:
+    description:
+      - With O(join), how many machines each pool shall have, as M(tgp.gpu.fleet_plan) returns it.
+      - A machine of such a pool that fails to join is replaced in the same run, by the rules and limits of mode V(provision). After three
+        failed joins within an hour the pool is paused. The result of a machine is C(replaced) once its replacement is usable.
+    type: dict
+    default: {}
   join_names:
     description: With O(join), follow only these of the machines that are on their way already. Empty means all of them.
     type: list
@@ -103,6 +110,7 @@ SPEC = dict(
         only_named=dict(type="bool", default=False),
         join=dict(type="bool", default=False),
         join_names=dict(type="list", elements="str", default=[]),
+        wanted=dict(type="dict", default={}),
         orphans=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),

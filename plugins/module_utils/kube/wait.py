@@ -128,9 +128,8 @@ class NodeWait:
 
     ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
     until the node's deadline. ``evidence`` is asked in a thread of its own, for one claim after the other; ``on_step`` is called by the
-    caller's thread, and so is ``on_end``, with all that ended in one pass. ``to_come`` are names of Nodes that may be added later: one
-    that exists before is not missed. Missing rights, and an API server that cannot be reached when a time is over, end the whole wait with
-    their error.
+    caller's thread, and so is ``on_end``, with all that ended in one pass. Missing rights, and an API server that cannot be reached when
+    a time is over, end the whole wait with their error.
     """
 
     def __init__(
@@ -142,7 +141,6 @@ class NodeWait:
         on_step: t.Callable[[str, str, str], None] = _no_step,
         on_ready: t.Callable[[str, Node], None] = _no_ready,
         on_end: t.Callable[[t.Mapping[str, NodeOutcome]], None] = _no_end,
-        to_come: t.Collection[str] = (),
     ) -> None:
         self._kube, self._clock = kube, clock
         self._evidence, self._on_step, self._on_ready, self._on_end = evidence, on_step, on_ready, on_end
@@ -155,7 +153,7 @@ class NodeWait:
         self._changed = threading.Condition()
         self._arrived: list[Expected] = []
         self._closed = False
-        self._names = set(to_come)
+        self._names: set[str] = set()
         self._nodes: dict[str, Node] = {}
         self._fresh: set[str] = set()
         self._failure: TgpError | None = None
@@ -176,6 +174,11 @@ class NodeWait:
             self._names.add(machine.name)
             self._arrived.append(machine)
             self._changed.notify_all()
+
+    def expect(self, names: t.Iterable[str]) -> None:
+        """From any thread: Nodes of these names may be waited for later. One that exists before is not missed."""
+        with self._changed:
+            self._names |= set(names)
 
     def close(self) -> None:
         """From any thread: nothing more is added."""

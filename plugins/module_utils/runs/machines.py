@@ -26,6 +26,7 @@ from ..operations.teardown.teardown import teardown_all
 from ..planner.clock_skew import goes_on
 from ..store.run_lock import Keeper, resume
 from .plan import unlock
+from .replacement import plan_replacements
 
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "what": "what"}
@@ -215,35 +216,78 @@ def _joined_row(joined: Joined) -> dict[str, t.Any]:
 
 
 def _launch_and_join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    """Each machine is followed from the moment it is rented, beside those that were on their way. One row per machine. A machine behind a
-    WireGuard hub is left for a later step: tasks of the playbook tell its hub of it first."""
-    unsent = [claim for claim in claims if _unsent(claim)]
-    joins = Joins(context, unsent)
-    stopped = threading.Event()
+    """Each machine is followed from the moment it is rented, beside those that were on their way. One row per machine."""
+    return _LaunchAndJoin(context).run(claims)
 
-    def follow(claim: Claim) -> None:
-        if not _behind_hub(claim):
-            joins.add(claim)
 
-    def launch() -> list[Launched]:
+class _LaunchAndJoin:
+    """A machine behind a WireGuard hub is left for a later step: tasks of the playbook tell its hub of it first. One that fails is replaced
+    in the pools of which the task says how many machines they shall have (``wanted``)."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._wanted: dict[str, int] = context.task.params.get("wanted") or {}
+        self._joins = Joins(context, self._replace)
+        self._stopped = threading.Event()
+        self._guard = threading.Lock()
+        self._launched: list[Launched] = []
+        self._replacing: dict[str, str] = {}  # name of the new claim → name of one that failed
+
+    def run(self, claims: list[Claim]) -> list[dict[str, t.Any]]:
+        unsent = [claim for claim in claims if _unsent(claim)]
+        for claim in claims:
+            if not _unsent(claim):
+                self._follow(claim)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="launches") as pool:
+            launching = pool.submit(self._launch_first, unsent)
+            try:
+                joined = self._joins.run()
+            except BaseException:
+                self._stopped.set()
+                raise
+            launching.result()
+        return self._rows(joined)
+
+    def _launch_first(self, claims: list[Claim]) -> None:
         try:
-            return launch_all(context, unsent, follow, stopped)
+            self._launch(claims)
         finally:
-            joins.close()
+            self._joins.close()
 
-    for claim in claims:
-        if not _unsent(claim):
-            follow(claim)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="launches") as pool:
-        launching = pool.submit(launch)
-        try:
-            joined = joins.run()
-        except BaseException:
-            stopped.set()
-            raise
-    followed = {result.claim.name for result in joined}
-    rented = [_launched_row(launched) for launched in launching.result() if launched.claim.name not in followed]
-    return rented + [_joined_row(result) for result in joined]
+    def _launch(self, claims: list[Claim]) -> None:
+        self._joins.expect(claims)
+        launched = launch_all(self._context, claims, self._follow, self._stopped)
+        with self._guard:
+            self._launched += launched
+
+    def _follow(self, claim: Claim) -> None:
+        if not _behind_hub(claim):
+            self._joins.add(claim)
+
+    def _replace(self, gone: t.Sequence[Claim]) -> None:
+        failed: dict[str, list[str]] = {}
+        for claim in gone:
+            if claim.pool in self._wanted:
+                failed.setdefault(claim.pool, []).append(claim.name)
+        planned = plan_replacements(self._context, {pool: self._wanted[pool] for pool in failed})
+        with self._guard:
+            for claim in planned:
+                if failed.get(claim.pool):
+                    self._replacing[claim.name] = failed[claim.pool].pop()
+        self._launch(planned)
+
+    def _rows(self, joined: list[Joined]) -> list[dict[str, t.Any]]:
+        """A failed machine is no problem any more once its replacement, or the replacement of that, is usable."""
+        results = {result.claim.name: result.result for result in joined}
+        solved = set[str]()
+        for name in reversed(self._replacing):
+            if results.get(name) == "ready" or name in solved:
+                solved.add(self._replacing[name])
+        rows = [_launched_row(launched) for launched in self._launched if launched.claim.name not in results]
+        for result in joined:
+            row = _joined_row(result)
+            rows.append(row | {"result": "replaced", "problem": False} if result.claim.name in solved else row)
+        return rows
 
 
 def _behind_hub(claim: Claim) -> bool:
@@ -313,7 +357,7 @@ def _beside_teardown(
 
 
 _RENTED = frozenset({"launched", "adopted"})
-_JOINED = frozenset({"ready", "failed", "repaired", "admitted", "denied"})
+_JOINED = frozenset({"ready", "failed", "replaced", "repaired", "admitted", "denied"})
 _ENDED = frozenset({"gone", "kept", "removed"})
 
 _LAUNCH = MachineStep(_unsent, _launch, _RENTED, would=_RENTED_THEN)

@@ -204,6 +204,7 @@ def result_of(
         "problems": [*decided.problems, *decided.failures],
         "unrecorded": sorted(unrecorded),
         "hubs": [] if outcome == "lock_busy" else hubs_of(context),
+        "wanted": dict(context.specs.nodes) if context.settings.mode == "provision" else {},
     }
     if context.settings.mode == AUTOSCALE:
         result |= demand_of(decided)

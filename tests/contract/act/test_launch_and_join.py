@@ -18,16 +18,26 @@ PACE = 12.0  # seconds of the world between two launches at Lambda, as its clien
 NODES = 6
 
 
-def launch(rig: Rig, plan: dict[str, t.Any]) -> dict[str, t.Any]:
-    """What provision.yml does after its plan."""
+def launch(rig: Rig, plan: dict[str, t.Any], **more: t.Any) -> dict[str, t.Any]:
+    """What provision.yml does after its plan; without ``wanted`` failed machines are not replaced."""
     try:
-        return rig.run("launch", plan["run_id"], names=plan["launch"], only_named=True, join=True)
+        return rig.run("launch", plan["run_id"], names=plan["launch"], only_named=True, join=True, **more)
     finally:
         rig.unlock(plan["run_id"])
 
 
 def provision(rig: Rig, nodes: int = NODES) -> dict[str, t.Any]:
     return launch(rig, rig.plan("provision", pools=["training"], nodes=nodes))
+
+
+def provision_replacing(rig: Rig, nodes: int) -> dict[str, t.Any]:
+    plan = rig.plan("provision", pools=["training"], nodes=nodes)
+    assert plan["wanted"] == {"default/training": nodes}
+    return launch(rig, plan, wanted=plan["wanted"])
+
+
+def results(done: dict[str, t.Any]) -> list[str]:
+    return sorted(one["result"] for one in done["machines"])
 
 
 def moments(rig: Rig, event: str) -> list[datetime]:
@@ -122,3 +132,50 @@ def test_scale_joins_beside_a_drain(rig: Rig) -> None:
     rig.unlock(more["run_id"])
     results = {one["name"]: one["result"] for one in done["machines"]}
     assert [results[name] for name in more["launch"]] == ["ready"] * len(more["launch"])
+
+
+# ---- replacements
+
+
+def test_L11_a_failed_machine_is_replaced_in_the_same_run(rig: Rig) -> None:
+    rig.behave("vanish", seconds=25, times=1)
+    done = provision_replacing(rig, 4)
+    assert (results(done), done["problems"], done["outcome"]) == (["ready"] * 4 + ["replaced"], [], "changed")
+    assert rig.left() == {"instances": 4, "devices": 4, "nodes": 4, "claims": 4}
+    (line,) = rig.ledger()
+    assert line["reason"] == "FailedJoin" and not line["joined"]
+    rig.check_bill()
+    again = provision_replacing(rig, 4)
+    assert (again["changed"], again["machines"]) == (False, [])
+
+
+def test_L11_a_replacement_that_fails_is_replaced_until_the_pool_is_paused(rig: Rig) -> None:
+    rig.training["registrationTimeout"] = "2m"
+    rig.behave("never_boots")
+    done = provision_replacing(rig, 1)
+    assert results(done) == ["failed"] * 3 and len(done["problems"]) == 3
+    assert [line["reason"] for line in rig.ledger()] == ["FailedJoin"] * 3
+    assert "pool:default/training" in rig.blocks() and rig.left() == {}
+    assert any("paused after failed joins" in line for line in rig.lines)
+
+
+def test_L11_a_replacement_of_a_replacement_solves_both(rig: Rig) -> None:
+    rig.behave("vanish", seconds=25, times=2)
+    done = provision_replacing(rig, 1)
+    assert (results(done), done["problems"]) == (["ready", "replaced", "replaced"], [])
+
+
+def test_L16_a_replacement_keeps_the_limits(rig: Rig) -> None:
+    """The failed machine stays, so its place is not free."""
+    rig.demo_class["limits"]["maxNodes"] = 2
+    rig.fault("status", "lambda", "POST", "terminate", status=403, times=None)
+    rig.behave("vanish", seconds=25, times=1)
+    done = provision_replacing(rig, 2)
+    rig.faults.clear()
+    assert len(rig.machines()) <= 2 and "ready" in results(done)
+
+
+def test_a_failed_machine_of_a_pool_that_nobody_asked_about_is_not_replaced(rig: Rig) -> None:
+    rig.behave("vanish", seconds=25, times=1)
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    assert results(launch(rig, plan, wanted={"default/other": 3})) == ["failed"] and rig.left() == {}

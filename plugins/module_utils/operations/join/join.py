@@ -28,17 +28,30 @@ def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     return joins.run()
 
 
-class Joins:
-    """The joins of one step, which other threads may extend by :meth:`add` until :meth:`close`. ``to_come`` are claims that may be added
-    when they are rented."""
+def _no_replacement(_gone: t.Sequence[Claim]) -> None:
+    """The next run takes another machine."""
 
-    def __init__(self, context: Context, to_come: t.Iterable[Claim] = ()) -> None:
-        self._tracker = JoinTracker(context)
-        self._nodes = NodeJoins(self._tracker, to_come)
+
+class Joins:
+    """The joins of one step, which other threads may extend by :meth:`add` until :meth:`close`.
+
+    ``on_failed`` is called, in a thread of its own, with machines that failed and are gone. What it adds is followed, too.
+    """
+
+    def __init__(self, context: Context, on_failed: t.Callable[[t.Sequence[Claim]], None] = _no_replacement) -> None:
+        self._tracker = JoinTracker(context, self._hold, self._failed)
+        self._nodes = NodeJoins(self._tracker)
         self._services = ServiceJoins(self._tracker)
+        self._on_failed = on_failed
         self._guard = threading.Lock()
+        self._holds = 1  # reasons not to end yet: whoever adds, and each batch of failed machines that is being ended
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="services")
         self._serving: Future[None] | None = None
+        self._broken = False  # nothing is followed any more
+
+    def expect(self, claims: t.Iterable[Claim]) -> None:
+        """From any thread: these may be added when they are rented."""
+        self._nodes.expect(claims)
 
     def add(self, claim: Claim) -> None:
         """From any thread: follow this one, too."""
@@ -54,17 +67,34 @@ class Joins:
                 self._serving = self._pool.submit(self._services.run)
 
     def close(self) -> None:
-        """From any thread: nothing more is added."""
+        """From any thread: its caller adds nothing more."""
+        with self._guard:
+            self._holds -= 1
+            if self._holds:
+                return
         self._nodes.close()
         self._services.close()
+
+    def _hold(self) -> None:
+        with self._guard:
+            self._holds += 1
+
+    def _failed(self, gone: t.Sequence[Claim]) -> None:
+        try:
+            if gone and not self._broken:
+                self._on_failed(gone)
+        finally:
+            self.close()
 
     def run(self) -> list[Joined]:
         """Returns when the joins are closed and all have ended: one outcome per claim, in the order in which they were added."""
         with self._tracker, self._pool:
             try:
                 self._nodes.run()
-            finally:
-                self._services.close()  # a wait that failed is not to hang on the other
+            except BaseException:
+                self._broken = True
+                self._services.close()  # it is not to be waited for
+                raise
             if self._serving is not None:
                 self._serving.result()
             return self._tracker.results()

@@ -29,9 +29,9 @@ _CHANCE = 90.0  # seconds from its registration in which a kubelet of an unfit v
 
 
 class NodeJoins:
-    """The machines of one step that become nodes. ``to_come`` are claims that may be added later, when they are rented."""
+    """The machines of one step that become nodes."""
 
-    def __init__(self, tracker: JoinTracker, to_come: t.Iterable[Claim] = ()) -> None:
+    def __init__(self, tracker: JoinTracker) -> None:
         self.context, self._tracker = tracker.context, tracker
         self._wait = NodeWait(
             self.context.kube,
@@ -40,8 +40,11 @@ class NodeJoins:
             on_step=self._on_step,
             on_ready=self._on_ready,
             on_end=tracker.end,
-            to_come={name for claim in to_come for name in (claim.name, claim.node_name) if name},
         )
+
+    def expect(self, claims: t.Iterable[Claim]) -> None:
+        """These may be added later, when they are rented."""
+        self._wait.expect(name for claim in claims for name in (claim.name, claim.node_name) if name)
 
     def add(self, claim: Claim) -> None:
         self._wait.add(self._expected(claim))

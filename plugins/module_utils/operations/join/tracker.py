@@ -70,10 +70,16 @@ class JoinTracker:
 
     :meth:`track` takes a claim in, :meth:`end` is called with what ended, and :meth:`results` returns how each claim ended. All may be
     called by several threads. Leaving it as a context manager waits for terminations that are under way.
+
+    ``on_failing`` is called when machines have failed, before :meth:`end` returns; ``on_failed`` later, once for each such call, with those
+    that are gone by then.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, on_failing: t.Callable[[], None], on_failed: t.Callable[[t.Sequence[Claim]], None]
+    ) -> None:
         self.context = context
+        self._on_failing, self._on_failed = on_failing, on_failed
         self.claims: dict[str, Claim] = {}
         self._meshed: set[str] = set()
         self.lock = threading.RLock()
@@ -111,7 +117,8 @@ class JoinTracker:
         if failed:
             with self.lock:
                 self._failing |= set(failed)
-            self._endings.append(self._pool.submit(self._fail_all, failed))
+            self._on_failing()
+            self._endings.append(self._pool.submit(self._end_failed, failed))
 
     def undecided(self, name: str, message: str) -> None:
         """Its time is over, and what would decide cannot be asked: the next run goes on with it."""
@@ -136,7 +143,8 @@ class JoinTracker:
         for name, outcome in complete.items():
             if name not in self.price_jumps:
                 self._results[name] = Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s", outcome.seen)
-        self.end({name: outcome for name, outcome in complete.items() if name in self.price_jumps})
+        if jumped := {name: outcome for name, outcome in complete.items() if name in self.price_jumps}:
+            self._fail_all(jumped)
 
     # ---- what is seen
 
@@ -259,9 +267,16 @@ class JoinTracker:
 
     # ---- the end
 
-    def _fail_all(self, failed: t.Mapping[str, End]) -> None:
+    def _end_failed(self, failed: t.Mapping[str, End]) -> None:
+        gone: list[Claim] = []
+        try:
+            gone = self._fail_all(failed)
+        finally:
+            self._on_failed(gone)
+
+    def _fail_all(self, failed: t.Mapping[str, End]) -> list[Claim]:
         """Explained, booked as failed joins and terminated in this very run. So are those whose price had jumped by the time they were
-        ready."""
+        ready. Returns those that are gone."""
         now = self.context.clock.now()
         self._explain(failed)
         unwritten = {name: problem for name, outcome in failed.items() if (problem := self._fail(name, outcome, now))}
@@ -276,6 +291,7 @@ class JoinTracker:
                 tail = f"not terminated yet: {end.message}" if left else "terminated"
             message = f"{self._why(name, outcome)} ({tail})"
             self._results[name] = Joined(claim, "failed", message, outcome.seen, self._explained.get(name), left=left)
+        return [end.claim for end in given_back.values() if end.result == "gone"]
 
     def _explain(self, failed: t.Mapping[str, End]) -> None:
         """Ask everybody once more about those that never came, while they still exist, and tell what is found. A price that jumped
