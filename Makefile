@@ -7,7 +7,7 @@ PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v
   $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench sandbox plane hooks docs release-check release clean
+.PHONY: help venv dev demo test unit matrix red mutation check lint sanity bench bench-large bench-peers sandbox plane hooks docs release-check release clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -45,8 +45,16 @@ lint: $(VENV)/.test  ## ansible-lint and the fragments of the changelog
 sanity: $(VENV)/.test  ## ansible-test sanity
 	@$(BIN)/python tests/run.py --only sanity
 
-bench: $(VENV)/.test  ## how fast it is, as a table
-	@$(BIN)/python -m tests.bench
+bench: $(VENV)/.test  ## how fast it is, as tables and as a file; ARGS="--parts P1 --counts 10 --runs 1": a part of it
+	@$(BIN)/python -m tests.bench run $(ARGS)
+
+bench-large: $(VENV)/.test  ## the same, also with 1,000 machines
+	@$(BIN)/python -m tests.bench run --large --to .cache/bench/large.json $(ARGS)
+
+bench-peers: $(VENV)/.test  ## how fast other tools are, in an environment of their own in .cache/peers
+	@$(PYTHON) -m venv .cache/peers && $(BIN)/uv pip install -q --python .cache/peers/bin/python -r tests/bench/peers.txt || \
+	  echo "the other tools cannot be installed; their rows are skipped"
+	@$(BIN)/python -m tests.bench peers --python .cache/peers/bin/python
 
 sandbox: $(VENV)/.demo  ## a sandbox to play with; Ctrl-C stops it
 	@$(BIN)/python -m sandbox up --env-file .sandbox/env --speed 10

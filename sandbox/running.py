@@ -117,6 +117,10 @@ class Running:
                 raise RuntimeError(f"the sandbox did not start:\n{log.read_text()}")
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         self._process.terminate()
         try:

@@ -1,179 +1,206 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make bench``: measures on the sandbox and prints ratios. Nothing here asserts; numbers belong into docs/evidence/benchmarks.md.
+"""``make bench``: measures on the sandbox, prints tables, and writes a file from which docs/evidence/benchmarks.md is made. Nothing here
+asserts a time.
 
-P1  provision.yml of N own machines (no pacing) ÷ (empty playbook + the longest chain one node had to wait for)
-    and of N rented ones, whose chain includes the cloud's own pause of 12 s between two launches
-P5  the decision alone, for a thousand machines, ten thousand pods and five thousand offers (tests/bench/planning.py)
-P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (tests/bench/nodes.py)
-P7  how late the play knows that the last node is Ready, and the CPU that waiting cost
-P9  asking four clouds at once, five thousand offers, and two hundred launches at one cloud's pace (tests/bench/offers.py)
-P10 the configurations of a thousand nodes, rendered and checked (tests/bench/configs.py)
-P11 waiting for a thousand nodes while nothing happens (tests/bench/waiting.py)
-P12 the bootstrap program of lane kubelet itself (tests/bench/bootstrap.py)
-P13 two thousand waiting pods against five thousand offers (tests/bench/packing.py)
-P14 a reap.yml that finds nothing to do in a large cluster, with a client certificate and with an exec plugin (tests/bench/idle.py)
-P15 a thousand looks of autoscale.yml as a loop, and thirty in a large cluster (tests/bench/loop.py)
+P1  provision.yml of own and of rented machines against a floor without any delay of ours (provision.py, floor.py)
+P2  other tools that create machines (peers.py)
+P3  the inventory, and a script that prints the same hosts (quiet.py, fleet.py)
+P4  playbooks with nothing to do beside many machines of ours (quiet.py, fleet.py)
+P5  the decision alone, for a thousand machines, ten thousand pods and five thousand offers (planning.py)
+P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (nodes.py)
+P7  how late one knows that the last node is Ready, and the CPU that waiting cost (nodes.py, provision.py)
+P8  a hundred waiting pods and autoscale.yml (waiting_pods.py)
+P9  asking four clouds at once, five thousand offers, and two hundred launches at one cloud's pace (offers.py)
+P10 the configurations of a thousand nodes, rendered and checked (configs.py)
+P11 waiting for a thousand nodes while nothing happens (waiting.py)
+P12 the bootstrap program of lane kubelet itself (bootstrap.py)
+P13 two thousand waiting pods against five thousand offers (packing.py)
+P14 a reap.yml that finds nothing to do beside nodes of others, with a client certificate and with an exec plugin (idle.py)
+P15 a thousand looks of autoscale.yml as a loop, and thirty in a large cluster (loop.py)
+
+    python -m tests.bench run --parts P1,P8 --counts 10,100 --runs 3 --to FILE
+    python -m tests.bench peers --to FILE
+    python -m tests.bench show FILE
+    python -m tests.bench keep FILE     (makes it tests/bench/kept/results.json, and writes the page)
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
-import resource
-import subprocess
+import shlex
 import sys
 import tempfile
 import time
 import typing as t
-from datetime import datetime
 from pathlib import Path
 
-import yaml
+from sandbox.running import ROOT
 
-from sandbox.running import ROOT, Running
+from . import (
+    bootstrap,
+    configs,
+    idle,
+    loop,
+    nodes,
+    offers,
+    packing,
+    page,
+    peers,
+    planning,
+    provision,
+    quiet,
+    results,
+    waiting,
+    waiting_pods,
+)
+from .processes import BUSY, OTHERS
+from .results import Results, Row
 
-from . import bootstrap, configs, idle, loop, nodes, offers, packing, planning, waiting
-from .documents import class_and_pool
-
-SPEED = 20.0
-_EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
-_PAUSE = 12.0  # seconds between two launches of one Lambda account
-
-
-class Timed(t.NamedTuple):
-    wall: float
-    cpu: float
-    tasks: int
+PAGE = ROOT / "docs" / "evidence" / "benchmarks.md"
+KEPT, PEERS = (Path(__file__).parent / "kept" / name for name in ("results.json", "peers.json"))
+COUNTS, BESIDE = (10, 100, 300), (0, 100, 300, 1000)
+ONCE = 100  # machines above which a row has one run
+LARGE = 1000
 
 
-def main() -> int:
-    count = int(os.environ.get("TGP_BENCH_NODES", "20"))
-    with tempfile.TemporaryDirectory(prefix="tgp-bench-") as name:
-        folder = Path(name)
-        rows = [*_provision(folder / "own", count, rented=False), *_provision(folder / "rented", count, rented=True)]
-        rows += nodes.rows(folder / "nodes")
-        rows += offers.rows(folder / "offers")
-        rows += configs.rows()
-        rows += waiting.rows(folder / "waiting")
-        rows += bootstrap.rows()
-        rows += packing.rows()
-        rows += planning.rows()
-        rows += idle.rows(folder / "idle")
-        rows += loop.rows(folder / "loop")
-    for what, value in rows:
-        print(f"  {what:<78} {value}")
+class Options(t.NamedTuple):
+    folder: Path
+    counts: t.Sequence[int]
+    beside: t.Sequence[int]
+    runs: int
+
+
+def _provision(options: Options) -> t.Iterator[Row]:
+    for kind in provision.KINDS.values():
+        yield from provision.rows(options.folder / kind.name, kind, options.counts, options.runs, once=ONCE)
+
+
+ROWS: dict[str, t.Callable[[Options], t.Iterable[Row]]] = {
+    "P1": _provision,
+    "P3": lambda options: quiet.rows(options.folder / "beside", options.beside, options.runs),
+    "P5": lambda options: planning.rows(options.runs),
+    "P6": lambda options: nodes.rows(options.folder / "nodes", options.runs),
+    "P8": lambda options: waiting_pods.rows(options.folder / "pods", options.runs),
+}
+"""P3 brings P4, and P6 brings P7: they share a world."""
+PLAIN: dict[str, t.Callable[[Options], t.Iterable[tuple[str, str]]]] = {
+    "P9": lambda options: offers.rows(options.folder / "offers"),
+    "P10": lambda _options: configs.rows(),
+    "P11": lambda options: waiting.rows(options.folder / "waiting"),
+    "P12": lambda _options: bootstrap.rows(),
+    "P13": lambda _options: packing.rows(),
+    "P14": lambda options: idle.rows(options.folder / "idle"),
+    "P15": lambda options: loop.rows(options.folder / "loop"),
+}
+SLOW = ("P15",)  # with --large, or by name
+
+
+def main(arguments: t.Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    match options.command:
+        case "show":
+            print(page.terminal(results.read(options.file)))
+        case "keep":
+            keep(options.file)
+        case "peers":
+            results.write(_peers(options), options.to)
+        case _:
+            found = _run(options)
+            results.write(found, options.to)
+            print(page.terminal(found))
     return 0
 
 
-def _provision(folder: Path, count: int, *, rented: bool) -> list[tuple[str, str]]:
-    folder.mkdir()
-    scenario = folder / "scenario.yaml"
-    scenario.write_text(yaml.safe_dump(_scenario(count)))
-    documents = folder / "documents.yml"
-    documents.write_text(yaml.safe_dump_all(_documents(count, rented)))
-    sandbox = Running(folder, speed=SPEED, scenario=str(scenario))
-    try:
-        empty = _empty(sandbox, folder)
-        run = _playbook(sandbox, "provision", documents, count)
-        again = _playbook(sandbox, "provision", documents, count)
-        world = sandbox.world()
-        report = _report(sandbox, world, run, empty, count, rented)
-        report.append((f"  second run: wall seconds, tasks {again.tasks}", f"{again.wall:.2f}"))
-        return report
-    finally:
-        sandbox.close()
+def keep(file: Path) -> None:
+    """Make the results of a run those of the documentation."""
+    found = results.read(file)
+    if any(row.id.startswith("P1 ") for row in found.rows):
+        results.write(found, KEPT)
+        PAGE.write_text(page.page(found), encoding="utf-8")
+    else:
+        results.write(found, PEERS)
 
 
-def _report(sandbox: Running, world: dict[str, t.Any], run: Timed, empty: Timed, count: int, rented: bool) -> list[tuple[str, str]]:
-    kind = "rented" if rented else "own"
-    machines = [one for one in world["machines"] if one["steps"]]
-    chains = [_seconds(one["created_or_started"], one["complete"]) for one in map(_story, machines)]
-    pacing = _PAUSE * (count - 1) / SPEED if rented else 0.0
-    chain = max(chains) / SPEED + pacing
-    last = max(_moment(story["complete"]) for story in map(_story, machines))
-    known = max(_moment(claim["initialized"]) for claim in _claims(sandbox))
-    return [
-        (f"P1 provision.yml, {count} {kind} machines: wall seconds", f"{run.wall:.2f}"),
-        ("  empty playbook + longest chain (boot, join" + (", launch pauses)" if rented else ")"), f"{empty.wall + chain:.2f}"),
-        ("  ratio", f"{run.wall / (empty.wall + chain):.2f}"),
-        ("  CPU seconds", f"{run.cpu:.2f}"),
-        ("  tasks", str(run.tasks)),
-        ("P7 the play knows of the last node's GPUs after (real seconds)", f"{(known - last).total_seconds() / SPEED:.2f}"),
-    ]
+def _run(options: argparse.Namespace) -> Results:
+    counts = [*options.counts, *((LARGE,) if options.large else ())]
+    chosen = options.parts or [*ROWS, *(name for name in PLAIN if options.large or name not in SLOW)]
+    about = {**results.about(_command()), "busy": BUSY, "others": OTHERS, "settings": _settings()}
+    began, rows, plain = time.monotonic(), list[Row](), dict[str, list[list[str]]]()
+    with tempfile.TemporaryDirectory(prefix="tgp-bench-") as folder:
+        given = Options(Path(folder), counts, options.beside, options.runs)
+        for name in chosen:
+            started = time.monotonic()
+            if name in ROWS:
+                for row in ROWS[name](given):
+                    rows.append(row)
+                    print("\n".join(page.row_table([row])[2:]), flush=True)
+            else:
+                plain[name] = [list(one) for one in PLAIN[name](given)]
+                plain[name].append(["load average at its end", f"{os.getloadavg()[0]:.1f}"])
+            print(f"{name} took {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr, flush=True)
+    about["minutes"] = round((time.monotonic() - began) / 60, 1)
+    if PEERS.exists():
+        others = results.read(PEERS)
+        rows += others.rows
+        about["peers"] = others.about
+    return Results(about, rows, plain)
 
 
-def _story(machine: dict[str, t.Any]) -> dict[str, str]:
-    """When a machine began and when its last step was done."""
-    steps = machine["steps"]
-    return {"created_or_started": steps[0]["time"], "complete": steps[-1]["time"]}
+def _peers(options: argparse.Namespace) -> Results:
+    about = {**results.about(_command()), "busy": BUSY, "others": OTHERS, "settings": _settings()}
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tgp-bench-") as folder:
+        rows = list(peers.rows(Path(folder), options.python))
+    about["minutes"] = round((time.monotonic() - began) / 60, 1)
+    found = Results(about, rows)
+    print("\n".join(page.row_table(rows)))
+    return found
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-def _seconds(start: str, end: str) -> float:
-    return (_moment(end) - _moment(start)).total_seconds()
-
-
-def _claims(sandbox: Running) -> list[dict[str, t.Any]]:
-    items = sandbox.kube.get("/api/v1/namespaces/tgp-system/configmaps?labelSelector=tgp.io/claim=true").json()["items"]
-    return [json.loads(one["data"]["claim.json"]) for one in items]
-
-
-def _empty(sandbox: Running, folder: Path) -> Timed:
-    playbook = folder / "empty.yml"
-    playbook.write_text(_EMPTY)
-    return _run([str(playbook)], sandbox)
-
-
-def _playbook(sandbox: Running, name: str, documents: Path, count: int) -> Timed:
-    return _run([f"playbooks/{name}.yml", "-e", f"tgp_documents={documents}", "-e", f"tgp_nodes={count}"], sandbox)
-
-
-def _run(arguments: list[str], sandbox: Running) -> Timed:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.monotonic()
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-playbook"), *arguments],
-        cwd=ROOT,
-        env=sandbox.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    wall = time.monotonic() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Timed(wall, cpu, sum(1 for line in done.stdout.splitlines() if line.startswith("TASK [")))
-
-
-def _scenario(count: int) -> dict[str, t.Any]:
-    machines = [{"name": f"own-{number}", "gpus": 1, "model": "RTX3090", "memory_gib": 24, "boot": 60} for number in range(count)]
-    return {"lambda": [{"type": "gpu_1x_a10", "region": "us-east-1", "stock": count}], "machines": machines}
-
-
-def _documents(count: int, rented: bool) -> list[dict[str, t.Any]]:
-    own = {
-        "name": "webhook",
-        "settings": {"payload": "body"},
-        "machines": [
-            {
-                "name": f"own-{number}",
-                "gpuCount": 1,
-                "gpuType": "RTX3090",
-                "scaleUpEndpoint": f"/own-{number}/start",
-                "scaleDownEndpoint": f"/own-{number}/stop",
-                "statusEndpoint": f"/own-{number}/status",
-            }
-            for number in range(count)
-        ],
+def _settings() -> dict[str, float]:
+    return {
+        "latency": provision.LATENCY,
+        "boot": provision.BOOT,
+        "pause": provision.PAUSE,
+        "quicker": provision.QUICKER,
     }
-    return class_and_pool({"name": "lambda", "settings": {"sshKey": "tgp"}} if rented else own, count)
+
+
+def _command() -> str:
+    return "python -m tests.bench " + shlex.join(sys.argv[1:])
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(one) for one in text.split(",")]
+
+
+def _parts(text: str) -> list[str]:
+    found = [one for one in text.split(",") if one]
+    if unknown := [one for one in found if one not in (*ROWS, *PLAIN)]:
+        raise argparse.ArgumentTypeError(f"there is no part {', '.join(unknown)}; parts are {', '.join((*ROWS, *PLAIN))}")
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures on the sandbox.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    cache = ROOT / ".cache" / "bench"
+    run = commands.add_parser("run", help="measure, print the tables and write them to a file")
+    run.add_argument("--parts", type=_parts, default=[], help="only these, such as P1,P8")
+    run.add_argument("--counts", type=_numbers, default=list(COUNTS), help="machines that are provisioned")
+    run.add_argument("--beside", type=_numbers, default=list(BESIDE), help="machines beside which nothing is to do")
+    run.add_argument("--runs", type=int, default=3, help=f"of each row; rows of more than {ONCE} machines have one")
+    run.add_argument("--large", action="store_true", help=f"also {LARGE} machines, and {', '.join(SLOW)}")
+    run.add_argument("--to", type=Path, default=cache / "results.json")
+    others = commands.add_parser("peers", help="measure other tools; what is not installed is skipped with a line")
+    others.add_argument("--python", type=Path, default=Path(sys.executable), help="of the environment in which they are installed")
+    others.add_argument("--to", type=Path, default=cache / "peers.json")
+    for name, words in (("show", "print a file's tables"), ("keep", "make a file the one of the documentation")):
+        commands.add_parser(name, help=words).add_argument("file", type=Path)
+    return parser
 
 
 if __name__ == "__main__":

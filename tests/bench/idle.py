@@ -21,31 +21,31 @@ import yaml
 from sandbox.kube.pki import new_request
 from sandbox.running import ROOT, Running
 
-from .nodes import Row, _Bench
+from .nodes import Bench, Plain
+from .processes import EMPTY, environment
 
 NODES, PODS = 1000, 10_000
-_EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
 _TIMES = 3
 _CERTIFICATES, _RBAC = "certificates.k8s.io", "rbac.authorization.k8s.io"
 _REQUESTS = f"/apis/{_CERTIFICATES}/v1/certificatesigningrequests"
 _PLUGINS = "client.authentication.k8s.io/v1"
 
 
-def rows(folder: Path) -> list[Row]:
+def rows(folder: Path) -> list[Plain]:
     folder.mkdir()
     sandbox = Running(folder, speed=1)
     try:
-        return _rows(sandbox, _Bench(sandbox, folder), folder)
+        return _rows(sandbox, Bench(sandbox, folder), folder)
     finally:
         sandbox.close()
 
 
-def _rows(sandbox: Running, bench: _Bench, folder: Path) -> list[Row]:
+def _rows(sandbox: Running, bench: Bench, folder: Path) -> list[Plain]:
     names = [f"n{number:04d}" for number in range(NODES)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: bench.node(name, ready=True), names))
         list(pool.map(lambda number: bench.pod(f"p{number:05d}", names[number % NODES]), range(PODS)))
-    (folder / "empty.yml").write_text(_EMPTY)
+    (folder / "empty.yml").write_text(EMPTY)
     certificate = _kubeconfig(sandbox, folder / "certificate.kubeconfig", _certified(bench))
     plugin = _kubeconfig(sandbox, folder / "exec.kubeconfig", _with_plugin(sandbox, folder))
     _reap(sandbox, certificate)  # the first run takes notes of its own
@@ -76,7 +76,7 @@ def _kubeconfig(sandbox: Running, path: Path, user: dict[str, t.Any]) -> Path:
     return path
 
 
-def _certified(bench: _Bench) -> dict[str, t.Any]:
+def _certified(bench: Bench) -> dict[str, t.Any]:
     """A client certificate of an administrator, signed by the cluster."""
     subject = {"kind": "Group", "apiGroup": _RBAC, "name": "benchmarks"}
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
@@ -115,9 +115,12 @@ def _reap(sandbox: Running, kubeconfig: Path) -> tuple[float, float]:
 def _play(sandbox: Running, *arguments: str, **variables: str) -> tuple[float, float]:
     """Wall seconds and the memory of its largest process, in MB."""
     started = time.perf_counter()
-    environment = {**sandbox.environment, **variables}
     process = subprocess.Popen(
-        ["ansible-playbook", *arguments], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ["ansible-playbook", *arguments],
+        cwd=ROOT,
+        env=environment({**sandbox.environment, **variables}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     _pid, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - started
@@ -126,7 +129,7 @@ def _play(sandbox: Running, *arguments: str, **variables: str) -> tuple[float, f
     return wall, used.ru_maxrss * 1024 / 1e6
 
 
-def _lists(bench: _Bench) -> float:
+def _lists(bench: Bench) -> float:
     """Seconds for all nodes and pods, in pages of five hundred."""
     started = time.perf_counter()
     for path in ("/api/v1/nodes", "/api/v1/pods"):

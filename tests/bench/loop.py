@@ -19,7 +19,8 @@ from pathlib import Path
 from sandbox.running import ROOT, Running
 
 from .idle import NODES, PODS
-from .nodes import Row, _Bench
+from .nodes import Bench, Plain
+from .processes import environment
 
 LOOKS, LARGE_LOOKS = 1000, 30
 _PAGE = os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -36,12 +37,12 @@ class Sample(t.NamedTuple):
     main: float
 
 
-def rows(folder: Path) -> list[Row]:
+def rows(folder: Path) -> list[Plain]:
     folder.mkdir()
     return [*_small(folder / "small"), *_large(folder / "large")]
 
 
-def _small(folder: Path) -> list[Row]:
+def _small(folder: Path) -> list[Plain]:
     sandbox = Running(folder, speed=60)
     try:
         curve = _looks(sandbox, LOOKS)
@@ -53,10 +54,10 @@ def _small(folder: Path) -> list[Row]:
     ]
 
 
-def _large(folder: Path) -> list[Row]:
+def _large(folder: Path) -> list[Plain]:
     sandbox = Running(folder, speed=1)
     try:
-        bench = _Bench(sandbox, folder)
+        bench = Bench(sandbox, folder)
         names = [f"n{number:04d}" for number in range(NODES)]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: bench.node(name, ready=True), names))
@@ -98,7 +99,7 @@ def _looks(sandbox: Running, number: int) -> list[Sample]:
         "tgp_interval=1",
     ]
     command += ["-e", "tgp_full_interval=1", "-e", f"loop_ticks={number}", "-e", "tgp_documents=examples/demo"]
-    main = subprocess.Popen(command, cwd=ROOT, env=sandbox.environment, stdout=subprocess.DEVNULL)
+    main = subprocess.Popen(command, cwd=ROOT, env=environment(sandbox.environment), stdout=subprocess.DEVNULL)
     curve: list[Sample] = []
     try:
         while main.poll() is None:

@@ -15,22 +15,22 @@ from pathlib import Path
 
 from sandbox.running import ROOT, Running
 
-from .nodes import Row, _Bench
+from .nodes import Bench, Plain
 
 COUNT = 1000
 SETTLE, WATCHED = 8.0, 30.0  # seconds until all is listed, and seconds that are measured
 
 
-def rows(folder: Path) -> list[Row]:
+def rows(folder: Path) -> list[Plain]:
     folder.mkdir()
     sandbox = Running(folder, speed=1)
     try:
-        return _rows(sandbox, _Bench(sandbox, folder))
+        return _rows(sandbox, Bench(sandbox, folder))
     finally:
         sandbox.close()
 
 
-def _rows(sandbox: Running, bench: _Bench) -> list[Row]:
+def _rows(sandbox: Running, bench: Bench) -> list[Plain]:
     names = [f"n{number:04d}" for number in range(COUNT)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: bench.node(name, ready=False), names))
