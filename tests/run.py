@@ -32,6 +32,7 @@ BESIDE = (
 SAMPLE_BESIDE = (
     "tests/unit",
     "tests/repository",
+    "tests/contract/act/test_call_budget.py",
     "tests/contract/act/test_cycle.py",
     "tests/contract/act/test_launch.py",
     "tests/contract/act/test_teardown.py",
