@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
 import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +20,7 @@ from sandbox.kube.pki import new_request
 from sandbox.running import ROOT, Running
 
 from .nodes import Bench, Plain
-from .processes import EMPTY, environment
+from .processes import EMPTY, measured
 
 NODES, PODS = 1000, 10_000
 _TIMES = 3
@@ -114,19 +112,8 @@ def _reap(sandbox: Running, kubeconfig: Path) -> tuple[float, float]:
 
 def _play(sandbox: Running, *arguments: str, **variables: str) -> tuple[float, float]:
     """Wall seconds and the memory of its largest process, in MB."""
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        ["ansible-playbook", *arguments],
-        cwd=ROOT,
-        env=environment({**sandbox.environment, **variables}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _pid, status, used = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - started
-    if status != 0:
-        raise SystemExit(f"{arguments[0]} ended with {os.waitstatus_to_exitcode(status)}")
-    return wall, used.ru_maxrss * 1024 / 1e6
+    cost = measured(["ansible-playbook", *arguments], {**sandbox.environment, **variables})
+    return cost.wall, cost.peak
 
 
 def _lists(bench: Bench) -> float:

@@ -28,6 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.api import 
 from sandbox.running import ROOT, Running
 
 from .documents import class_and_pool
+from .processes import peak_memory
 
 CLOUDS = ("lambda", "paperspace", "runpod", "vast")
 LATENCY = 1.0  # real seconds that the slowest cloud takes for an answer; the others take a quarter of it
@@ -218,12 +219,12 @@ def _measure(params: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def _peak(params: dict[str, t.Any]) -> dict[str, t.Any]:
     importlib.import_module(f"{_MODULES}.offer_info")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    before = peak_memory("self")
     found = _call("offer_info", **params)
     return {
         "offers": len(found["offers"]),
         "before": before,
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "megabytes": peak_memory("self"),
     }
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -21,6 +22,7 @@ BIN = Path(sys.executable).parent
 BUSY = 1.5  # load average above which a measurement is marked; what is measured is part of it
 OTHERS = 0.25  # processors that something else used, above which a time says little
 EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
+_SPAWN = Path(__file__).parent / "spawn.py"
 _TICK = os.sysconf("SC_CLK_TCK")
 _TASK = re.compile(r"^TASK \[", re.MULTILINE)
 _HIDES_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # a user's shell does not set it: with it each play compiles its modules anew
@@ -54,20 +56,26 @@ def environment(variables: t.Mapping[str, str]) -> dict[str, str]:
 def measured(command: t.Sequence[str], variables: t.Mapping[str, str]) -> Cost:
     """Run a command in the checkout. :class:`Ended` with the end of its output when it fails."""
     load, elsewhere = os.getloadavg()[0], Elsewhere()
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        began, started = time.time(), time.monotonic()
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(variables), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
-        _pid, status, used = os.wait4(process.pid, 0)
-        wall, ended = time.monotonic() - started, time.time()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        raise Ended(f"{' '.join(command)[:300]} ended with {process.returncode}:\n{text[-4000:]}")
-    cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
-    return Cost(wall, cpu, peak, len(_TASK.findall(text)), load, elsewhere.seconds() - cpu, began, ended, text)
+    with tempfile.TemporaryDirectory(prefix="tgp-cost-") as folder:
+        file, output = Path(folder) / "cost.json", Path(folder) / "output"
+        spawn = [sys.executable, "-I", "-S", str(_SPAWN), str(file), *command]
+        with output.open("wb") as written:
+            subprocess.run(
+                spawn,
+                cwd=ROOT,
+                env=environment(variables),
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        text = output.read_text(encoding="utf-8", errors="replace")
+        if not file.exists():
+            raise Ended(f"{' '.join(command)[:300]} did not start:\n{text[-4000:]}")
+        cost = json.loads(file.read_text())
+    if status := cost.pop("status"):
+        raise Ended(f"{' '.join(command)[:300]} ended with {status}:\n{text[-4000:]}")
+    return Cost(**cost, tasks=len(_TASK.findall(text)), load=load, elsewhere=elsewhere.seconds() - cost["cpu"], output=text)
 
 
 class Elsewhere:
@@ -105,3 +113,9 @@ def processor_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def peak_memory(pid: int | str) -> float:
+    """The most memory a process ever had, in MB."""
+    line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 / 1e6

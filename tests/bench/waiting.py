@@ -6,7 +6,6 @@ Kubernetes in a process of its own; the nodes exist and are not Ready."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from sandbox.running import ROOT, Running
 
 from .nodes import Bench, Plain
+from .processes import peak_memory, processor_seconds
 
 COUNT = 1000
 SETTLE, WATCHED = 8.0, 30.0  # seconds until all is listed, and seconds that are measured
@@ -40,10 +40,10 @@ def _rows(sandbox: Running, bench: Bench) -> list[Plain]:
     )
     try:
         time.sleep(SETTLE)
-        started, spent, asked = time.monotonic(), _cpu(waiter.pid), _calls(sandbox)
+        started, spent, asked = time.monotonic(), processor_seconds(waiter.pid), _calls(sandbox)
         time.sleep(WATCHED)
-        wall, cpu, calls = time.monotonic() - started, _cpu(waiter.pid) - spent, _calls(sandbox) - asked
-        peak = _peak(waiter.pid)
+        wall, cpu, calls = time.monotonic() - started, processor_seconds(waiter.pid) - spent, _calls(sandbox) - asked
+        peak = peak_memory(waiter.pid)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: bench.report(name, ready=True), names))
         ended = time.monotonic()
@@ -62,15 +62,3 @@ def _rows(sandbox: Running, bench: Bench) -> list[Plain]:
 
 def _calls(sandbox: Running) -> int:
     return int(sandbox.world()["calls"].get("kubernetes", 0))
-
-
-def _cpu(pid: int) -> float:
-    """Processor seconds of a process and its threads until now."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak(pid: int) -> float:
-    """The most memory it ever had, in MB."""
-    line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024 / 1e6

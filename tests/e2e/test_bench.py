@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,18 @@ def test_what_is_measured_does_not_compile_its_modules_anew() -> None:
     assert environment({"PYTHONDONTWRITEBYTECODE": "1", "HOME": "/root"}) == {"HOME": "/root"}
 
 
+def test_the_peak_is_the_command_s_and_not_that_of_the_benchmark() -> None:
+    kept = bytearray(200_000_000)
+    for start in range(0, len(kept), 4096):
+        kept[start] = 1
+    assert measured([sys.executable, "-I", "-S", "-c", "pass"], os.environ).peak < 100
+
+
 def test_a_command_that_fails_is_no_measurement() -> None:
     with pytest.raises(Ended, match="ended with 3:\nwhy"):
         measured(["sh", "-c", "echo why; exit 3"], os.environ)
+    with pytest.raises(Ended, match="did not start(.|\n)*FileNotFoundError"):
+        measured(["no-such-program"], os.environ)
 
 
 def test_the_script_creates_all_servers_of_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
