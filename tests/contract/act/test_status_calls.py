@@ -15,7 +15,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Device, Instance, Phase, Specs
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Once
-from ansible_collections.tgp.gpu.plugins.module_utils.operations.join.base import Following
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.join.tracker import JoinTracker
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import launch
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import garbage_collection
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
@@ -139,16 +139,16 @@ def test_devices_that_nobody_saw_before_their_nodes_were_complete_are_noted_at_t
 ) -> None:
     rig = build(**{"lambda": [{"type": "gpu_1x_a10", "region": "us-east-1", "stock": 8, "boot": 20}]})
     rig.demo_class["limits"] = {"maxNodes": 8, "maxHourlyCost": "100.00"}
-    read, late = Following._read_devices, list[int]()
+    read, late = JoinTracker._read_devices, list[int]()
 
-    def devices(following: Following) -> t.Sequence[Device]:
+    def devices(tracker: JoinTracker) -> t.Sequence[Device]:
         """They appear when the last node is complete."""
-        if any(claim.phase is not Phase.READY for claim in following.claims.values()):
+        if any(claim.phase is not Phase.READY for claim in tracker.claims.values()):
             return ()
         late.append(1)
-        return read(following)
+        return read(tracker)
 
-    monkeypatch.setattr(Following, "_read_devices", devices)
+    monkeypatch.setattr(JoinTracker, "_read_devices", devices)
     rig.rent(nodes=3)
     assert [row["result"] for row in rig.join()["machines"]] == ["ready"] * 3
     assert late and len({claim["mesh_device_id"] for claim in rig.claims().values()} - {""}) == 3
