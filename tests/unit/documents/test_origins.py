@@ -168,6 +168,7 @@ HARMLESS = {
         "spec.providers[].settings.ports": "ports of the rented machine",
         "spec.providers[].settings.image": "image of the rented machine",
         "spec.providers[].settings.vmImage": "image of the rented machine",
+        "spec.providers[].settings.bulkStatusEndpoint": "an address of the power service, as those of machines",
         "spec.instanceRequirements": "words of offers",
         "spec.budget": "numbers and a time zone",
         "spec.allowedNamespaces": "names of namespaces",
