@@ -277,7 +277,7 @@ class _LaunchAndJoin:
         self._launch(planned)
 
     def _rows(self, joined: list[Joined]) -> list[dict[str, t.Any]]:
-        """A failed machine is no problem any more once its replacement, or the replacement of that, is usable."""
+        """A failed machine counts as a problem until its replacement, or the replacement of that, is usable."""
         results = {result.claim.name: result.result for result in joined}
         solved = set[str]()
         for name in reversed(self._replacing):

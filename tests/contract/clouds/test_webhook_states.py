@@ -77,7 +77,7 @@ def test_states_are_asked_for_side_by_side_and_no_more_than_so_many_at_once(verb
     assert service.most == AT_ONCE
     if verb != "check":
         assert [item.id for item in read] == [one.name for one in machines], "in the order of the class"
-        assert len(cloud._apis) == 1, "over one client"
+        assert len(cloud.connections._apis) == 1, "over one client"
 
 
 def test_nodes_are_asked_for_side_by_side_where_they_show_the_state() -> None:

@@ -47,9 +47,9 @@ ENTRIES = {
     "inventory.nodes": (10, "core"),  # from its cache; it imports what fleet_info does when it reads
     "modules.tailscale_key": (32, "core mesh model units"),
     "modules.node_info": (41, "core kube model planner runs units"),
-    "modules.lambda_instance": (68, "core model planner providers units"),
-    "modules.fleet_info": (172, f"{READS} reports"),
-    "modules.fleet_plan": (222, ACTS),
+    "modules.lambda_instance": (69, "core model planner providers units"),
+    "modules.fleet_info": (173, f"{READS} reports"),
+    "modules.fleet_plan": (223, ACTS),
 }
 
 

@@ -68,10 +68,7 @@ def teardown_all(context: Context, claims: t.Sequence[Claim]) -> list[Ended]:
         return []
     slots, ordered = Slots(), emptiest_first(context, claims)
     with ThreadPoolExecutor(max_workers=min(MOST, len(claims)), thread_name_prefix="teardown") as pool:
-        ended = {
-            claim.name: result
-            for claim, result in zip(ordered, pool.map(lambda one: _guarded(context, one, slots), ordered), strict=True)
-        }
+        ended = {result.claim.name: result for result in pool.map(lambda claim: _guarded(context, claim, slots), ordered)}
     return [ended[claim.name] for claim in claims]
 
 
