@@ -186,6 +186,11 @@ class NodeWait:
             self._closed = True
             self._changed.notify_all()
 
+    def reopen(self) -> None:
+        """From ``on_end``: what ended may be replaced, so more may be added until the next :meth:`close`."""
+        with self._changed:
+            self._closed = False
+
     def run(self) -> dict[str, NodeOutcome]:
         """Returns when the wait is closed and everything has ended: an outcome per ``claim``."""
         with self._changed:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -232,6 +233,7 @@ class _LaunchAndJoin:
         self._guard = threading.Lock()
         self._launched: list[Launched] = []
         self._replacing: dict[str, str] = {}  # name of the new claim → name of one that failed
+        self._numbers = itertools.count(1)
 
     def run(self, claims: list[Claim]) -> list[dict[str, t.Any]]:
         unsent = [claim for claim in claims if _unsent(claim)]
@@ -269,7 +271,7 @@ class _LaunchAndJoin:
         for claim in gone:
             if claim.pool in self._wanted:
                 failed.setdefault(claim.pool, []).append(claim.name)
-        planned = plan_replacements(self._context, {pool: self._wanted[pool] for pool in failed})
+        planned = plan_replacements(self._context, {pool: self._wanted[pool] for pool in failed}, next(self._numbers))
         with self._guard:
             for claim in planned:
                 if failed.get(claim.pool):

@@ -18,9 +18,10 @@ from ..providers.registry import CAPABILITIES
 from .plan import Sight
 
 
-def plan_replacements(context: Context, pools: t.Mapping[str, int]) -> list[Claim]:
-    """Recorded claims of the launches that these pools lack. ``pools``: the number of machines that each is to have, by its key. Empty, with
-    a warning, when nothing can be planned: the machines that run are followed all the same.
+def plan_replacements(context: Context, pools: t.Mapping[str, int], number: int) -> list[Claim]:
+    """Recorded claims of the launches that these pools lack. ``pools``: the number of machines that each is to have, by its key. ``number``
+    is that of the plan within the run: each draws names of its own, as a name that is in the ledger must not be used again. Empty, with a
+    warning, when nothing can be planned: the machines that run are followed all the same.
 
     The observation and its connections are of its own. Nobody else reserves money meanwhile.
     """
@@ -29,12 +30,13 @@ def plan_replacements(context: Context, pools: t.Mapping[str, int]) -> list[Clai
     if not wanted:
         return []
     settings = dataclasses.replace(context.settings, mode="provision")
+    names = f"{context.run_id}/replacements/{number}"
     again = dataclasses.replace(context, settings=settings, specs=dataclasses.replace(context.specs, nodes=wanted))
     try:
         with context.records.money:
             sight = Sight(again)
             decided = sight.decide(
-                lambda seen: plan(seen, again.specs, settings, CAPABILITIES, context.run_id), lambda planned: bool(planned.actions)
+                lambda seen: plan(seen, again.specs, settings, CAPABILITIES, names), lambda planned: bool(planned.actions)
             )
             launches = tuple(
                 action for action in decided.actions if action.kind == ActionKind.LAUNCH and action.pool in wanted and action.claim

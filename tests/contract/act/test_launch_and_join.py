@@ -163,6 +163,11 @@ def test_L11_a_replacement_of_a_replacement_solves_both(rig: Rig) -> None:
     rig.behave("vanish", seconds=25, times=2)
     done = provision_replacing(rig, 1)
     assert (results(done), done["problems"]) == (["ready", "replaced", "replaced"], [])
+    assert len({one["name"] for one in done["machines"]}) == 3, "the books know each by its name"
+    assert len(rig.ledger()) == 2
+    rig.destroy()
+    assert len(rig.ledger()) == 3 and rig.left() == {}
+    rig.check_bill()
 
 
 def test_L16_a_replacement_keeps_the_limits(rig: Rig) -> None:

@@ -70,14 +70,16 @@ class Joins:
         """From any thread: its caller adds nothing more."""
         with self._guard:
             self._holds -= 1
-            if self._holds:
-                return
-        self._nodes.close()
-        self._services.close()
+            if not self._holds:
+                self._nodes.close()
+                self._services.close()
 
     def _hold(self) -> None:
         with self._guard:
             self._holds += 1
+            if self._holds == 1:  # closed, and the last one may just have failed
+                self._nodes.reopen()
+                self._services.reopen()
 
     def _failed(self, gone: t.Sequence[Claim]) -> None:
         try:

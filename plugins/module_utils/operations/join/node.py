@@ -52,6 +52,9 @@ class NodeJoins:
     def close(self) -> None:
         self._wait.close()
 
+    def reopen(self) -> None:
+        self._wait.reopen()
+
     def run(self) -> None:
         """Returns when all have ended and nothing more is added."""
         self._wait.run()

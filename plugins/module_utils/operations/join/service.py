@@ -69,6 +69,11 @@ class ServiceJoins:
             self._closed = True
             self._changed.notify_all()
 
+    def reopen(self) -> None:
+        """While one that ended is told to the tracker: it may be replaced."""
+        with self._changed:
+            self._closed = False
+
     def _wait_of(self, claim: Claim) -> Wait:
         started = claim.launch_started or claim.created
         seconds = timeout(claim, in_force(claim, self.context.specs), CAPABILITIES[claim.cloud])
