@@ -45,10 +45,11 @@ class Calls:
         path = request.url.path
         if _LOCK.search(path):
             return
-        shared = request.method == "GET" and _COLLECTION.search(path) is not None
-        counter = self._shared if shared else self._single
+        service = _SERVICES[request.url.host]
+        is_list = service == "webhook" or _COLLECTION.search(path) is not None  # of own machines: a call for each is their list
+        counter = self._shared if request.method == "GET" and is_list else self._single
         with self._lock:
-            counter[_SERVICES[request.url.host]] += 1
+            counter[service] += 1
 
     def take(self) -> tuple[dict[str, int], dict[str, int]]:
         """Those since the last call: about one object, and shared."""
