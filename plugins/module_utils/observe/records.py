@@ -38,6 +38,7 @@ class Records:
         self.tokens = TokenList(store, clock, warn)
         self._once = Once()
         self._written: dict[str, Claim] = {}
+        self._blocks: dict[str, t.Any] | None = None  # as last read or written
 
     # ---- claims
 
@@ -118,18 +119,31 @@ class Records:
         return self.owner(instance).ownership is Ownership.OURS
 
     def blocks(self) -> dict[str, t.Any]:
-        """The stored block list (L-14)."""
-        return self._store.read_state("blocklist")
+        """The stored block list (L-14), read now."""
+        self._blocks = self._store.read_state("blocklist")
+        return self._blocks
 
     def block(self, key: str, reason: str) -> None:
         """Remember that an offer failed, so that it is not tried again at once."""
         with self.money:
-            self._store.write_state("blocklist", launch_backoff.after_failure(self.blocks(), key, reason, self._clock.now()))
+            self._write_blocks(launch_backoff.after_failure(self.blocks(), key, reason, self._clock.now()))
 
     def failed_join(self, pool: str) -> None:
         """Count a machine that never joined; too many pause the pool (L-11)."""
         with self.money:
-            self._store.write_state("blocklist", launch_backoff.after_failed_join(self.blocks(), pool, self._clock.now()))
+            self._write_blocks(launch_backoff.after_failed_join(self.blocks(), pool, self._clock.now()))
+
+    def succeeded(self, key: str) -> None:
+        """An offer was rented: the doubling of its blocks ends (L-14). The list is read once for all successes: nobody else writes it under
+        the run lock."""
+        with self.money:
+            blocks = self.blocks() if self._blocks is None else self._blocks
+            if key in blocks or key in blocks.get(launch_backoff.HISTORY, {}):
+                self._write_blocks(launch_backoff.after_success(self.blocks(), key))
+
+    def _write_blocks(self, blocks: dict[str, t.Any]) -> None:
+        self._store.write_state("blocklist", blocks)
+        self._blocks = blocks
 
     def ledger(self) -> Ledger:
         """The books, read now. ApiError when their place cannot be read; torn lines are named in it."""
@@ -142,42 +156,82 @@ class TokenList:
 
     A token whose id never reached its claim, or whose claim was deleted, can be found only if it is known otherwise. To ask the cluster
     would take the right to list the Secrets of kube-system, which are worth more than any token. So each is noted here before it is made,
-    and taken off when it is deleted; ids are no secret. One whose hour is over is gone, and is left out at the next writing.
+    and taken off after it is deleted; ids are no secret. One whose hour is over is gone, and is left out at the next writing.
+
+    Threads that note tokens at the same time share one reading and one writing. What is taken off is written with the next note, or by
+    :meth:`settle`: a run that is killed before leaves an entry whose token is gone, which a later run sees.
     """
 
     def __init__(self, store: ClaimStore, clock: Clock, warn: t.Callable[[str], None]) -> None:
         self._store = store
         self._clock = clock
-        self._writing = threading.Lock()  # from reading the list to writing it changed
         self._warn = warn
+        self._writing = threading.Lock()  # from reading the list to writing it changed
+        self._guard = threading.Lock()  # of the two that follow
+        self._noting: list[_Note] = []
+        self._forgotten: set[str] = set()
 
     def listed(self) -> tuple[MadeToken, ...]:
         """Those that may still be good, read now, in the order of their ids. BadShape when the list is not understood, ApiError when it cannot
         be read: both mean unknown, never that there are none."""
         now = self._clock.now()
         tokens = (_token(identity, raw) for identity, raw in sorted(self._store.read_state(TOKENS).items()))
-        return tuple(token for token in tokens if token.expires > now)
+        with self._guard:
+            return tuple(token for token in tokens if token.expires > now and token.id not in self._forgotten)
 
     def note(self, token: MadeToken) -> None:
         """Put it on the list; to be called before the token exists. Raises like :meth:`listed`."""
+        own = _Note(token)
+        with self._guard:
+            self._forgotten.discard(token.id)
+            self._noting.append(own)
         with self._writing:
-            kept = {entry.id: entry for entry in self.listed()}
-            self._write({**kept, token.id: token})
+            if not own.settled:
+                self._write_notes()
+        if own.error is not None:
+            raise own.error
+
+    def _write_notes(self) -> None:
+        """All that wait, in one write; each learns of a failure."""
+        with self._guard:
+            notes, self._noting = self._noting, []
+            forgotten = set(self._forgotten)
+        try:
+            kept = {token.id: token for token in self.listed() if token.id not in forgotten}
+            self._write({**kept, **{note.token.id: note.token for note in notes}})
+        except BaseException as error:
+            for note in notes:
+                note.error = error
+            raise
+        finally:
+            for note in notes:
+                note.settled = True
+        with self._guard:
+            self._forgotten -= forgotten
 
     def forget(self, token_id: str) -> None:
-        """Take one off that was deleted. If that fails it is found without a claim by a later run, which sees that it is gone."""
-        try:
-            with self._writing:
-                kept = {token.id: token for token in self.listed()}
-                if kept.pop(token_id, None) is not None:
-                    self._write(kept)
-        except TgpError as error:
-            self._warn(f"Bootstrap token {token_id} is deleted, but could not be taken off our list of tokens: {error}")
+        """Take one off that was deleted."""
+        with self._guard:
+            self._forgotten.add(token_id)
 
-    def of_machine(self, name: str) -> tuple[MadeToken, ...]:
-        """Those made for one machine; none, with a warning, when the list cannot be read."""
+    def settle(self) -> None:
+        """Write what was taken off, while the run lock is held. If that fails, entries stay whose tokens are gone: a later run sees that."""
+        with self._writing:
+            with self._guard:
+                forgotten = set(self._forgotten)
+            if not forgotten:
+                return
+            try:
+                self._write({token.id: token for token in self.listed()})
+            except TgpError as error:
+                self._warn(f"Deleted bootstrap tokens could not be taken off our list of tokens: {error}")
+            with self._guard:
+                self._forgotten -= forgotten
+
+    def kept(self) -> tuple[MadeToken, ...]:
+        """As :meth:`listed`; none, with a warning, when the list cannot be read."""
         try:
-            return tuple(token for token in self.listed() if token.machine == name)
+            return self.listed()
         except TgpError as error:
             self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
             return ()
@@ -185,6 +239,15 @@ class TokenList:
     def _write(self, tokens: t.Mapping[str, MadeToken]) -> None:
         state = {token.id: {"machine": token.machine, "expires": to_text(token.expires)} for token in tokens.values()}
         self._store.write_state(TOKENS, state)
+
+
+class _Note:
+    """One token that waits for its place on the list."""
+
+    def __init__(self, token: MadeToken) -> None:
+        self.token = token
+        self.settled = False
+        self.error: BaseException | None = None
 
 
 def _token(identity: str, raw: t.Any) -> MadeToken:

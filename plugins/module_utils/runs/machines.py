@@ -115,6 +115,7 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
             rows = step.run(context, claims) + _repair(context, drifted)
+            context.records.tokens.settle()
             hubs = hubs_of(context)
             unjoined = [claim.name for claim in map(context.records.current, claims) if _unfinished(claim) and _behind_hub(claim)]
     except LockLost as lost:

@@ -390,7 +390,7 @@ def test_L10_a_record_that_cannot_be_written_hides_nothing_of_the_others(rig: Ri
 def test_L02_a_create_call_that_may_still_show_its_effect_is_not_closed(rig: Rig) -> None:
     """The run died with the create call on its way, and the cloud lists late: giving back waits until it must have shown."""
     plan = rig.plan("provision", pools=["training"], nodes=1)
-    with rig.killed_at(8, after=True):  # key, note, list of tokens (twice), token, note, record, create
+    with rig.killed_at(6, after=True):  # key, list of tokens (twice), token, record, create
         rig.run("launch", plan["run_id"])
     rig.unlock(plan["run_id"])
     machine, claim = rig.machine(), rig.claim()

@@ -328,7 +328,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
         kube=None,
         warn=lambda _text: None,
         clock=types.SimpleNamespace(now=lambda: THURSDAY),
-        records=types.SimpleNamespace(money=contextlib.nullcontext()),
+        records=types.SimpleNamespace(money=contextlib.nullcontext(), tokens=types.SimpleNamespace(kept=tuple)),
         store=types.SimpleNamespace(claims=list),
         clients=types.SimpleNamespace(mesh=lambda: types.SimpleNamespace(keys=tuple, create_key=recorder(sent, key))),
     )

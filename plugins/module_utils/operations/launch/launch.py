@@ -89,11 +89,15 @@ class Shared:
 
 
 def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
+    launch: _Launch | None = None
     try:
-        return _Launch(context, claim, shared).run()
+        launch = _Launch(context, claim, shared)
+        return launch.run()
     except LockLost:
         raise
     except TgpError as error:
+        if launch is not None:
+            launch.settle()
         current, text = context.records.current(claim), str(error)
         if current.launch_started is not None and not current.instance_id:
             text = f"{text} It may have been rented all the same, and is looked for by its name from the next run on."
@@ -113,6 +117,7 @@ class _Launch:
         self.claim = claim
         self.shared = shared
         self._said = ""  # of the last attempt in whole: the record leaves out the words of the cloud
+        self._unwritten = False  # `claim` has facts that its record has not
         paused = context.specs.paused.get(claim.pool)
         if paused is not None:
             raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
@@ -127,7 +132,7 @@ class _Launch:
                 text = f"its offers are older than {PRICE_TTL} s, and none of them is there any more; the next run plans anew"
                 self.context.progress.step(self.claim.name, "waiting", text)
                 return Launched(self.claim, "waiting", text)
-            return self._rent(offers, enrol(self.context, self.claim, self.node_class, self._write))
+            return self._rent(offers, enrol(self.context, self.claim, self.node_class, self._write, self._keep))
         except _NotGivenBack as problem:
             return self._fail(str(problem))
 
@@ -275,12 +280,8 @@ class _Launch:
 
     def _went_well(self, offer: Offer) -> None:
         """A success ends the doubling of the offer's blocks (L-14). That it cannot be noted must not hide the machine."""
-        key = launch_backoff.key_of(offer)
         try:
-            with self.context.records.money:
-                blocks = self.context.records.blocks()
-                if key in blocks or key in blocks.get(launch_backoff.HISTORY, {}):
-                    self.context.store.write_state("blocklist", launch_backoff.after_success(blocks, key))
+            self.context.records.succeeded(launch_backoff.key_of(offer))
         except ApiError as error:
             self.context.progress.step(self.claim.name, "record", f"block list not written: {error}", quiet=True)
 
@@ -362,8 +363,22 @@ class _Launch:
         attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, self._said, left)
         return (*self.claim.attempts, attempt)
 
+    def _keep(self, **changes: t.Any) -> None:
+        """For the next write: what is found without the record, too, after a kill."""
+        self.claim = dataclasses.replace(self.claim, **changes)
+        self._unwritten = True
+
+    def settle(self) -> None:
+        """Write what no later write took along. What cannot be written is found by its name later (L-12)."""
+        if self._unwritten:
+            try:
+                self._write()
+            except ApiError as error:
+                self.context.progress.step(self.claim.name, "record", f"not written: {error}", quiet=True)
+
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
         self.claim = self.context.store.write(dataclasses.replace(base or self.claim, **changes))
+        self._unwritten = False
         self.context.records.remember(self.claim)
 
 

@@ -151,15 +151,23 @@ _KEY_LIFE = 3600
 _TOKEN_LIFE = 3600
 
 
-def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callable[..., None]) -> Enrolment:
+def enrol(
+    context: Context,
+    claim: Claim,
+    node_class: NodeClass,
+    note: t.Callable[..., None],
+    keep: t.Callable[..., None] | None = None,
+) -> Enrolment:
     """Fresh ones for this machine; those of an earlier, interrupted try are taken back first. None for a machine that is only switched
-    on. ``note`` writes fields of the claim."""
+    on. ``note`` writes fields of the claim; ``keep`` takes those that a later write may bring: a key and a token whose ids never reach the
+    claim are found by other means and end after an hour."""
+    keep = keep or note
     if not needs_payload(node_class, claim.cloud):
         return Enrolment()
     mesh = context.clients.mesh()
     if mesh is not None and claim.mesh_key_id:
         mesh.delete_key(claim.mesh_key_id)
-    take_back_all(context, claim)
+    take_back_all(context, claim, context.once("tokens before the launch", context.records.tokens.kept))
     choice = node_class.mesh
     key = None
     tunnel = None
@@ -168,13 +176,13 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
     if mesh is not None and choice.backend == "tailscale":
         _forget_lost_keys(context, claim, mesh)
         key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
-        note(mesh_backend=choice.backend, mesh_key_id=key.id)
+        keep(mesh_backend=choice.backend, mesh_key_id=key.id)
     if claim.lane is Lane.SERVICE:  # a container is not a Node: there is nothing that it could bootstrap
         return Enrolment(mesh_key=key.secret if key else "")
     # on a rented machine the token asks for this one name and no other; a Talos machine is approved by its cluster
     groups = bootstrap_tokens.OWN_GROUP if claim.lane is Lane.KUBELET else bootstrap_tokens.GROUPS
     token = make_token(context, claim.name, life_seconds=_TOKEN_LIFE, groups=groups)
-    note(token_id=token.id)
+    keep(token_id=token.id)
     return Enrolment(mesh_key=key.secret if key else "", token=token.text, tunnel=tunnel)
 
 
@@ -208,8 +216,10 @@ def take_back(context: Context, token_id: str) -> bool:
     return existed
 
 
-def take_back_all(context: Context, claim: Claim) -> None:
-    """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim."""
-    lost = (token.id for token in context.records.tokens.of_machine(claim.name))
+def take_back_all(context: Context, claim: Claim, listed: t.Sequence[MadeToken] | None = None) -> None:
+    """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim. ``listed`` is our
+    list where it was read before."""
+    made = context.records.tokens.kept() if listed is None else listed
+    lost = (token.id for token in made if token.machine == claim.name)
     for token_id in dict.fromkeys((*((claim.token_id,) if claim.token_id else ()), *lost)):
         take_back(context, token_id)
