@@ -81,6 +81,30 @@ def test_L12_O13_a_token_that_nobody_knows_goes_in_the_second_run(rig: Rig) -> N
     assert not about_tokens(rig.reap()) and not [line for line in rig.writes()[before:] if "secrets" in line or TOKENS in line]
 
 
+def test_L12_O13_many_tokens_are_checked_against_one_list_of_claims(build: t.Callable[..., Rig]) -> None:
+    made = {}
+    for count in (1, 3):  # of four the mass guard would keep all
+        rig = build()
+        rig.demo_class["limits"] = {"maxNodes": 4, "maxHourlyCost": "100.00"}
+        rig.rent(nodes=count)
+        for one in rig.configmaps("tgp.io/claim"):
+            text = json.dumps({**json.loads(one["data"]["claim.json"]), "token_id": ""})
+            rig.kube("PATCH", f"/api/v1/namespaces/tgp-system/configmaps/{one['metadata']['name']}", {"data": {"claim.json": text}})
+        rig.advance(660)
+        rig.reap()
+        rig.advance(120)
+        plan = rig.plan("reap")
+        reads: list[str] = []
+        rig.watcher = lambda request, reads=reads: (  # type: ignore[misc]
+            reads.append(request.url.path) if request.method == "GET" and request.url.host == "kube.test" else None
+        )
+        done = rig.run("teardown", plan["run_id"], orphans=plan["orphans"])
+        rig.unlock(plan["run_id"])
+        assert about_tokens(done) == [("removed", "token: Orphan")] * count and rig.tokens() == []
+        made[count] = len([path for path in reads if "leases" not in path])
+    assert made[1] == made[3]
+
+
 def test_L12_O13_a_token_whose_claim_was_deleted_goes_with_its_machine(rig: Rig) -> None:
     rig.rent()
     lose_claims(rig)

@@ -45,8 +45,13 @@ _FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
 
 
 def remove_orphans(context: Context, orphans: t.Sequence[OrphanItem]) -> list[dict[str, t.Any]]:
-    """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision."""
+    """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision; what is
+    read once more before is read once for all of them, under the run lock."""
     return [_remove(context, orphan) for orphan in orphans]
+
+
+def _claims(context: Context) -> t.Sequence[Claim]:
+    return context.once("claims beside orphans", context.store.claims)
 
 
 def checked(orphans: t.Sequence[t.Mapping[str, t.Any]]) -> list[OrphanItem]:
@@ -133,9 +138,10 @@ def _key(context: Context, orphan: OrphanItem) -> Removal:
 def _token(context: Context, orphan: OrphanItem) -> Removal:
     """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
     target = orphan["target"]
-    if not any(token.id == target and token.machine == orphan["name"] for token in context.records.tokens.listed()):
+    listed = context.once("tokens that may be orphans", context.records.tokens.listed)
+    if not any(token.id == target and token.machine == orphan["name"] for token in listed):
         return _left("it is not on our list of tokens, or its hour is over")
-    if any(claim.token_id == target for claim in context.store.claims()):
+    if any(claim.token_id == target for claim in _claims(context)):
         return _left("it has a claim now")
     return _removed(orphan) if take_back(context, target) else _GONE_ALREADY
 
@@ -143,7 +149,7 @@ def _token(context: Context, orphan: OrphanItem) -> Removal:
 def _instance(context: Context, orphan: OrphanItem) -> Removal:
     """A second machine under a claim's name. The one the claim knows is never touched here."""
     cloud, target = orphan["cloud"], orphan["target"]
-    claims = context.store.claims()
+    claims = _claims(context)
     if any(claim.instance_id == target for claim in claims):
         return _left("a claim stands for it now")
     claim = next((recorded for recorded in claims if recorded.name == orphan["name"]), None)
@@ -160,28 +166,24 @@ def _instance(context: Context, orphan: OrphanItem) -> Removal:
 
 def _extra(context: Context, orphan: OrphanItem) -> Removal:
     """Something beside machines. While a claim or a machine has its name it is not changed: a launch makes it before its machine."""
-    cloud, target, kind, name = orphan["cloud"], orphan["target"], orphan["uid"], orphan["name"]
-    if context.store.claim(name) is not None or any(
-        instance.name == name and not instance.gone for instance in context.clients.cloud(cloud).instances()
+    target, kind, name = orphan["target"], orphan["uid"], orphan["name"]
+    cloud = context.clients.cloud(orphan["cloud"])
+    machines = context.once(("machines beside orphans", orphan["cloud"]), cloud.instances)
+    if any(claim.name == name for claim in _claims(context)) or any(
+        instance.name == name and not instance.gone for instance in machines
     ):
         return _left("it has a machine or a claim now")
-    extra = next(
-        (
-            resource
-            for resource in context.clients.cloud(cloud).extras()
-            if (resource.kind, resource.id, resource.name) == (kind, target, name)
-        ),
-        None,
-    )
+    extras = context.once(("extras that may be orphans", orphan["cloud"]), cloud.extras)
+    extra = next((one for one in extras if (one.kind, one.id, one.name) == (kind, target, name)), None)
     if extra is None:
         return _GONE_ALREADY
-    context.clients.cloud(cloud).discard(extra)
+    cloud.discard(extra)
     return _removed(orphan)
 
 
 def _service(context: Context, orphan: OrphanItem) -> Removal:
     """A Service of ours, and its line in the list of endpoints."""
-    if context.store.claim(orphan["name"]) is not None:
+    if any(claim.name == orphan["name"] for claim in _claims(context)):
         return _left("it has a claim now")
     return _removed(orphan) if withdraw_found(context, orphan["target"], orphan["uid"]) else _GONE_ALREADY
 
