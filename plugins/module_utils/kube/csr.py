@@ -27,6 +27,7 @@ OF_KUBELETS = {"fieldSelector": f"spec.signerName={SIGNER}"}
 _NEEDED = frozenset({"digital signature", "client auth"})
 _USUAL = _NEEDED | {"key encipherment"}  # of an RSA key
 _LONGEST = 366 * 86400  # seconds; a kubelet asks for no time at all, and the cluster gives a year
+_TRIES = 2  # as it was listed, and once more as it stands after a conflict
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END CERTIFICATE REQUEST-----\s*")
 
 
@@ -34,7 +35,8 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]
 class SigningRequest:
     """A CertificateSigningRequest. ``state`` is pending, approved (not signed yet), issued, denied or failed; ``common_name``,
     ``organizations`` and ``other_names`` (subjectAltName) are those asked for ("" and () when the request cannot be read). ``seconds``:
-    the life asked for, None = the cluster's choice. ``reason``: the word of who decided it."""
+    the life asked for, None = the cluster's choice. ``reason``: the word of who decided it. ``raw``: the object itself
+    while it is pending and has a resourceVersion, so that it can be answered without being read again."""
 
     name: str
     username: str
@@ -48,11 +50,17 @@ class SigningRequest:
     other_names: tuple[str, ...] = ()
     seconds: int | None = None
     reason: str = ""
+    raw: Json | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def token_id(self) -> str:
         """The bootstrap token that asked, "" for another user."""
         return self.username.removeprefix("system:bootstrap:") if self.username.startswith("system:bootstrap:") else ""
+
+    @property
+    def version(self) -> str:
+        """Its name, and which version of it this is as far as it says so."""
+        return f"{self.name} {self.raw['metadata']['resourceVersion'] if self.raw is not None else ''}"
 
     @property
     def node(self) -> str:
@@ -106,6 +114,7 @@ def parse(raw: Json) -> SigningRequest:
         other_names,
         seconds if isinstance(seconds, int) else None,
         reason,
+        raw if state == "pending" and raw["metadata"].get("resourceVersion") else None,
     )
 
 
@@ -163,42 +172,64 @@ def answer(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> 
 def approve(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> bool:
     """Approve this node's request. Forbidden, and nothing done, unless token, signer, name and group are exactly the expected ones:
     a leaked token must not become another node. False when there was nothing to approve any more."""
-    raw = kube.get(f"{PATH}/{request.name}")
-    request = parse(raw)  # as it stands now: a name can be used again
-    if faults := wrong(request, token_id=token_id, node=node):
-        raise Forbidden(
-            f"The certificate request {request.name} is not approved for {node}: {'; '.join(faults)}.",
-            remedy="Delete the node's bootstrap token if nobody can explain this.",
-            service="kubernetes",
-        )
-    return _conclude(kube, raw, "Approved", "TgpExpectedNode", f"{MADE_FOR}{node}")
+
+    def check(standing: SigningRequest) -> tuple[str, str, str]:
+        if faults := wrong(standing, token_id=token_id, node=node):
+            raise Forbidden(
+                f"The certificate request {standing.name} is not approved for {node}: {'; '.join(faults)}.",
+                remedy="Delete the node's bootstrap token if nobody can explain this.",
+                service="kubernetes",
+            )
+        return "Approved", "TgpExpectedNode", f"{MADE_FOR}{node}"
+
+    return _conclude(kube, request, check)
 
 
 def deny(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> bool:
     """Deny a request that this node's token made for something else. Forbidden, and nothing done, for one of anybody else, and for the
     very one that is expected. False when there was nothing to deny any more."""
-    raw = kube.get(f"{PATH}/{request.name}")
-    request = parse(raw)
-    faults = wrong(request, token_id=token_id, node=node)
-    if request.token_id != token_id or not faults:
-        raise Forbidden(
-            f"The certificate request {request.name} is not to be denied by us: it is {request.username}'s.", service="kubernetes"
-        )
-    return _conclude(kube, raw, "Denied", OTHER_NODE, f"{MADE_FOR}{node}, but {'; '.join(faults)}")
+
+    def check(standing: SigningRequest) -> tuple[str, str, str]:
+        faults = wrong(standing, token_id=token_id, node=node)
+        if standing.token_id != token_id or not faults:
+            raise Forbidden(
+                f"The certificate request {standing.name} is not to be denied by us: it is {standing.username}'s.",
+                service="kubernetes",
+            )
+        return "Denied", OTHER_NODE, f"{MADE_FOR}{node}, but {'; '.join(faults)}"
+
+    return _conclude(kube, request, check)
 
 
-def _conclude(kube: Kube, raw: Json, verdict: str, reason: str, message: str) -> bool:
-    if parse(raw).state != "pending":
-        return False
-    moment = to_text(kube.clock.now())
+def _conclude(kube: Kube, request: SigningRequest, check: t.Callable[[SigningRequest], tuple[str, str, str]]) -> bool:
+    """Write the condition whose type, reason and message ``check`` returns for the very object that is written; it raises for one that
+    must not be answered so. The resourceVersion lets the API server refuse an answer to what has changed since, or is another object of
+    that name: then it is read, checked and written once more. Conflict when it has changed again."""
+    path = f"{PATH}/{request.name}"
+    for attempt in range(_TRIES):
+        raw = request.raw if attempt == 0 and request.raw is not None else kube.get(path)
+        standing = parse(raw)
+        verdict = check(standing)
+        if standing.state != "pending":
+            return False
+        try:
+            kube.replace(f"{path}/approval", _answered(raw, verdict, to_text(kube.clock.now())))
+            return True
+        except Conflict as error:
+            last = error
+    raise last
+
+
+def _answered(raw: Json, verdict: tuple[str, str, str], moment: str) -> Json:
+    """The request with its condition. Items of a list come without kind and apiVersion."""
+    kind, reason, message = verdict
     condition = {
-        "type": verdict,
+        "type": kind,
         "status": "True",
         "reason": reason,
         "message": message,
         "lastUpdateTime": moment,
         "lastTransitionTime": moment,
     }
-    raw["status"] = {**(raw.get("status") or {}), "conditions": [condition]}
-    kube.replace(f"{PATH}/{raw['metadata']['name']}/approval", raw)
-    return True
+    head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    return {**head, **raw, "status": {**(raw.get("status") or {}), "conditions": [condition]}}

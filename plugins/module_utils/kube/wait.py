@@ -165,6 +165,7 @@ class NodeWait:
         self._looking: Future[_Look] | None = None
         self._asked: dict[str, csr.SigningRequest] = {}
         self._answering: dict[str, Future[str]] = {}
+        self._answered: set[str] = set()
         self._asked_again: set[str] = set()
         self._begun = clock.now()
 
@@ -279,8 +280,7 @@ class NodeWait:
 
     def _pause(self, until: datetime) -> None:
         with self._changed:
-            beside: list[Future[t.Any]] = [*self._finishing.values(), *([self._looking] if self._looking else [])]
-            beside += self._answering.values()
+            beside: list[Future[t.Any]] = [*self._finishing.values(), *self._answering.values(), *filter(None, [self._looking])]
             requests = any(request.token_id in self._by_token for request in self._asked.values())
             if self._fresh or requests or self._arrived or self._failure is not None or any(future.done() for future in beside):
                 return
@@ -313,10 +313,8 @@ class NodeWait:
         for claim, future in list(self._finishing.items()):
             if future.done():
                 self._finish(claim, future)
-        for name, answer in list(self._answering.items()):
-            if answer.done():
-                del self._answering[name]
-                self._answered(answer)
+        for version in [version for version, answer in self._answering.items() if answer.done()]:
+            self._take_answer(version, self._answering.pop(version))
         if self._looking is not None and self._looking.done():
             self._seen(self._looking.result())
 
@@ -328,17 +326,20 @@ class NodeWait:
         if machine.claim not in self._open or machine.claim in self._finishing:
             return
         self._ask_noted(machine, request)
-        if request.state == "pending" and request.name not in self._answering and machine.claim in self._open:
-            self._answering[request.name] = pool.submit(csr.answer, self._kube, request, token_id=machine.token, node=machine.name)
-            self._answering[request.name].add_done_callback(self._wake)
+        version = request.version  # the lists of the looks may be older than an answer
+        if request.state == "pending" and version not in self._answering.keys() | self._answered and machine.claim in self._open:
+            self._answering[version] = pool.submit(csr.answer, self._kube, request, token_id=machine.token, node=machine.name)
+            self._answering[version].add_done_callback(self._wake)
 
-    def _answered(self, answer: Future[str]) -> None:
+    def _take_answer(self, version: str, answer: Future[str]) -> None:
         """The watch reports the outcome; what could not be answered is retried in the next pass."""
         error = answer.exception()
         if isinstance(error, ApiError):
             self._trouble = str(error)
         elif error is not None:
             raise error
+        elif answer.result():
+            self._answered.add(version)
 
     def _lose(self, outcome: NodeOutcome) -> None:
         if outcome.node is not None:
@@ -361,8 +362,7 @@ class NodeWait:
             outcome.message = outcome.hopeless = wrong
             self._close(machine.claim)
             return
-        missing = machine.missing(node)
-        if missing:
+        if missing := machine.missing(node):
             outcome.message = "; ".join(missing)
             return
         self._finishing[machine.claim] = pool.submit(self._on_ready, machine.claim, node)

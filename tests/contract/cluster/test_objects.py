@@ -193,7 +193,8 @@ def ask(cluster: Cluster, token: bootstrap_tokens.Token, node: str, name: str, g
     assert status == 201, answer
 
 
-def test_only_the_expected_node_is_approved(cluster: Cluster, kube: Kube) -> None:
+def asking(cluster: Cluster, kube: Kube) -> bootstrap_tokens.Token:
+    """A token with which a machine may ask for the certificate of node gpu-1."""
     cluster.must(
         "POST",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -203,7 +204,11 @@ def test_only_the_expected_node_is_approved(cluster: Cluster, kube: Kube) -> Non
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers:tgp"}],
         },
     )
-    token = make_token(kube, "gpu-1", now=cluster.clock.now(), groups="system:bootstrappers:tgp")
+    return make_token(kube, "gpu-1", now=cluster.clock.now(), groups="system:bootstrappers:tgp")
+
+
+def test_only_the_expected_node_is_approved(cluster: Cluster, kube: Kube) -> None:
+    token = asking(cluster, kube)
     ask(cluster, token, "gpu-1", "good")
     ask(cluster, token, "control-plane", "evil")
     found = {one.name: one for one in csr.requests(kube, token_id=token.id)}

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import copy
+import dataclasses
 import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict, Forbidden
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -62,20 +63,31 @@ def parsed(pem: bytes, **spec: t.Any) -> csr.SigningRequest:
     return csr.parse(raw_of(pem, **spec))
 
 
+def with_version(version: str, pem: bytes, **spec: t.Any) -> dict[str, t.Any]:
+    raw = raw_of(pem, **spec)
+    return {**raw, "metadata": {**raw["metadata"], "resourceVersion": version}}
+
+
 class Server:
-    """An API server that has one request, as it stands now. ``answers``: conditions that were written, by type."""
+    """An API server that has one request, as it stands now. ``answers``: conditions that were written, by type. ``reads`` counts."""
 
     clock = SystemClock()
 
     def __init__(self, raw: dict[str, t.Any]) -> None:
         self.raw = raw
         self.answers: list[str] = []
+        self.written: dict[str, t.Any] = {}
+        self.reads = 0
 
     def get(self, _path: str) -> dict[str, t.Any]:
+        self.reads += 1
         return copy.deepcopy(self.raw)
 
     def replace(self, path: str, body: dict[str, t.Any]) -> None:
         assert path == f"{csr.PATH}/x/approval"
+        if body["metadata"].get("resourceVersion") != self.raw["metadata"].get("resourceVersion"):
+            raise Conflict("the object has been modified", status=409)
+        self.written = body
         self.answers += [one["type"] for one in body["status"]["conditions"]]
 
 
@@ -216,3 +228,50 @@ def test_a_request_is_answered_once_and_by_what_it_asks_for() -> None:
         server.raw["status"] = {"conditions": [{"type": "Denied", "reason": "a person"}]}
         assert csr.answer(server, request, **EXPECTED) == ""  # type: ignore[arg-type]
         assert len(server.answers) == 1, "somebody else was faster"
+
+
+@pytest.mark.parametrize(("pem", "verdict"), [(block(NODE), "approved"), (block("control-plane"), "denied")])
+def test_what_was_listed_is_judged_and_written_back_whole(pem: bytes, verdict: str) -> None:
+    listed = with_version("1", pem, groups=["system:bootstrappers:tgp"])
+    server = Server(copy.deepcopy(listed))
+    assert csr.answer(server, csr.parse(listed), **EXPECTED) == verdict  # type: ignore[arg-type]
+    assert server.reads == 0 and {key: server.written[key] for key in ("metadata", "spec")} == {
+        key: server.raw[key] for key in ("metadata", "spec")
+    }
+    assert (server.written["kind"], server.written["apiVersion"]) == ("CertificateSigningRequest", "certificates.k8s.io/v1")
+    assert "status" not in listed, "others look at it, too"
+
+
+def test_the_object_that_is_written_is_judged_and_not_a_record_of_it() -> None:
+    evil, good = csr.parse(with_version("1", block("control-plane"))), csr.parse(with_version("1", block(NODE)))
+    server = Server(with_version("1", block("control-plane")))
+    with pytest.raises(Forbidden):
+        csr.approve(server, dataclasses.replace(good, raw=evil.raw), **EXPECTED)  # type: ignore[arg-type]
+    assert server.answers == []
+
+
+@pytest.mark.parametrize("version", ["", "2"])
+def test_what_may_have_changed_since_it_was_listed_is_read_and_judged_again(version: str) -> None:
+    """Another version of it, or one that does not say which it is: the API server could not refuse the answer to it."""
+    listed = csr.parse(with_version(version and "1", block(NODE)))
+    server = Server(with_version(version, block("control-plane")))
+    with pytest.raises(Forbidden):
+        csr.answer(server, listed, **EXPECTED)  # type: ignore[arg-type]
+    assert (server.answers, server.reads) == ([], 1)
+    server.raw = with_version(version, block(NODE))
+    assert csr.answer(server, listed, **EXPECTED) == "approved"  # type: ignore[arg-type]
+    assert server.reads == 2
+
+
+def test_a_request_that_keeps_changing_is_left_to_the_next_pass() -> None:
+    class Restless(Server):
+        tries = 0
+
+        def replace(self, path: str, body: dict[str, t.Any]) -> None:
+            self.tries += 1
+            self.raw = with_version(str(self.tries + 1), block(NODE))
+            super().replace(path, body)
+
+    server = Restless(with_version("1", block(NODE)))
+    assert csr.answer(server, csr.parse(server.raw), **EXPECTED) == ""  # type: ignore[arg-type]
+    assert (server.tries, server.reads, server.answers) == (2, 1, [])

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A certificate request is answered as it was listed, without being read again, unless somebody has changed it meanwhile."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import timedelta
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Evidence, Expected, wait_for
+
+from .conftest import Cluster
+from .test_objects import ask, asking
+
+
+@pytest.fixture
+def calls(cluster: Cluster) -> list[str]:
+    """Those of ``kube``, as "METHOD path"."""
+    inner, made = cluster.app, []
+
+    def app(environ: dict[str, t.Any], start_response: t.Any) -> t.Iterable[bytes]:
+        made.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
+        return t.cast("t.Iterable[bytes]", inner(environ, start_response))
+
+    cluster.app = app
+    return made
+
+
+@pytest.fixture
+def kube(cluster: Cluster, calls: list[str]) -> Kube:
+    return cluster.client()
+
+
+def listed(kube: Kube, token: bootstrap_tokens.Token) -> dict[str, csr.SigningRequest]:
+    return {one.name: one for one in csr.requests(kube, token_id=token.id)}
+
+
+def test_a_listed_request_is_answered_by_one_call(cluster: Cluster, kube: Kube, calls: list[str]) -> None:
+    token = asking(cluster, kube)
+    for node, verdict in (("gpu-1", "approved"), ("control-plane", "denied")):
+        ask(cluster, token, node, node)
+        request, before = listed(kube, token)[node], len(calls)
+        assert csr.answer(kube, request, token_id=token.id, node="gpu-1") == verdict
+        assert calls[before:] == [f"PUT {csr.PATH}/{node}/approval"]
+
+
+def test_a_request_is_answered_after_a_conflict(cluster: Cluster, kube: Kube, calls: list[str]) -> None:
+    token = asking(cluster, kube)
+    ask(cluster, token, "gpu-1", "good")
+    request, path = listed(kube, token)["good"], f"{csr.PATH}/good"
+    cluster.must("PATCH", path, {"metadata": {"labels": {"example.test/seen": "yes"}}})
+    before = len(calls)
+    assert csr.answer(kube, request, token_id=token.id, node="gpu-1") == "approved"
+    assert calls[before:] == [f"PUT {path}/approval", f"GET {path}", f"PUT {path}/approval"]
+    raw = cluster.read(path)
+    assert raw is not None and raw["metadata"]["labels"] == {"example.test/seen": "yes"}
+
+
+def test_a_request_that_becomes_another_after_it_was_listed_is_not_approved(cluster: Cluster, kube: Kube) -> None:
+    token = asking(cluster, kube)
+    ask(cluster, token, "gpu-1", "one")
+    request = listed(kube, token)["one"]
+    cluster.must("DELETE", f"{csr.PATH}/one")
+    ask(cluster, token, "control-plane", "one")
+    with pytest.raises(Forbidden, match="'system:node:control-plane'"):
+        csr.answer(kube, request, token_id=token.id, node="gpu-1")
+    now = listed(kube, token)["one"]
+    assert now.state == "pending" and csr.answer(kube, now, token_id=token.id, node="gpu-1") == "denied"
+
+
+def test_a_request_that_somebody_else_answers_after_it_was_listed_is_left_alone(cluster: Cluster, kube: Kube) -> None:
+    token = asking(cluster, kube)
+    ask(cluster, token, "gpu-1", "one")
+    request = listed(kube, token)["one"]
+    assert csr.approve(cluster.client(), request, token_id=token.id, node="gpu-1")
+    approved = cluster.read(f"{csr.PATH}/one")
+    assert csr.answer(kube, request, token_id=token.id, node="gpu-1") == "" and cluster.read(f"{csr.PATH}/one") == approved
+    cluster.must("DELETE", f"{csr.PATH}/one")
+    assert csr.answer(kube, request, token_id=token.id, node="gpu-1") == ""
+
+
+@pytest.mark.parametrize("speed", [20.0])
+def test_a_list_that_is_older_than_the_answer_is_not_answered_again(cluster: Cluster, kube: Kube, calls: list[str]) -> None:
+    token = asking(cluster, kube)
+    ask(cluster, token, "gpu-1", "one")
+    csr.requests(kube)
+    lists = cluster.faults.add({"kind": "stale", "method": "GET", "path": f"^{csr.PATH}\\?limit=", "times": None})
+    machine = Expected("gpu-1", "gpu-1", cluster.clock.now() + timedelta(seconds=22), lambda _node: [], token=token.id)
+    booting = Evidence(instance="active", running=True, token_id=token.id)
+    wait_for(kube, [machine], clock=cluster.clock, evidence=lambda _claim: booting)
+    assert lists.hits >= 3 and calls.count(f"PUT {csr.PATH}/one/approval") == 1
