@@ -245,8 +245,11 @@ def test_L17_a_kubelet_keeps_the_neutral_gpus_that_the_shipped_rights_may_set(pl
     client = open_kube(objects.person(plane, own, _rules()))
     hollow = plane.kubemark(own, plane.bootstrap_token(), gpus=2)
     found = plane.until(lambda: objects.ready(plane, own), what="the node to be Ready")
-    assert nodes.advertise(client, own, "tgp.io/gpu", 2, uid=found["metadata"]["uid"])
-    assert not nodes.advertise(client, own, "tgp.io/gpu", 2)
+    assert nodes.advertise(client, nodes.parse(client, found), "tgp.io/gpu", 2)
+    node = nodes.get_node(client, own)
+    assert node and not nodes.advertise(client, node, "tgp.io/gpu", 2)
+    with pytest.raises(Conflict, match="another Node has taken this name"):
+        nodes.advertise(client, dataclasses.replace(node, uid="00000000-0000-4000-8000-000000000000"), "tgp.io/gpu", 1)
 
     def status() -> dict[str, t.Any]:
         found = objects.node(plane, own)

@@ -11,7 +11,7 @@ import typing as t
 from datetime import datetime
 
 from ..core.clock import from_text
-from ..core.errors import Conflict, InvalidInput, TgpError
+from ..core.errors import ApiError, Conflict, InvalidInput, TgpError
 from ..model import DevicePlugin, DevicePlugins, Node, Taint
 from ..model.labels import EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_TYPE_LABEL, TOPOLOGY_REGION_LABEL, TOPOLOGY_ZONE_LABEL
 from ..model.resources import NVIDIA_GPU
@@ -126,9 +126,9 @@ def change(
     """One read and at most one write that makes all of these so; nothing is written when they are so already.
 
     None as a value removes a label or annotation; ``remove_taints`` are keys. ``allow`` are further keys (a pool's own labels and
-    taints) that may be changed besides ours. ``base`` is the raw Node as just read, to save the read. NotFound when there is no such
-    Node; Conflict when ``uid`` is given and another Node has taken the name. A write that conflicts is redone from
-    a fresh read.
+    taints) that may be changed besides ours. ``base`` is the raw Node as just read or written, to save the read. NotFound when
+    there is no such Node; Conflict when ``uid`` is given and another Node has taken the name. A write that conflicts is redone from a
+    fresh read.
     """
     added, removed = tuple(add_taints), tuple(remove_taints)
     keys = [*(labels or {}), *(annotations or {}), *(node_taint.key for node_taint in added), *removed]
@@ -148,27 +148,46 @@ def change(
             return True
         except Conflict as error:
             last: TgpError = error
-            kube.clock.sleep(random.uniform(0.05, 0.2) * (attempt + 1) * kube.clock.speed)
+            _pause(kube, attempt)
     raise last
 
 
-def advertise(kube: Kube, name: str, resource: str, amount: int, *, uid: str = "") -> bool:
-    """Let the Node offer ``amount`` of an extended resource of ours. One read, and a write when it does not do so already.
+def advertise(kube: Kube, node: Node, resource: str, amount: int) -> Json | None:
+    """Let the Node offer ``amount`` of an extended resource of ours. At most one write and no read: ``node``, as it was read last, says
+    whether it does so already (None). Returns the raw Node as the write left it, a ``base`` for :func:`change`.
 
     Capacity is what counts: the kubelet keeps what it does not know of there, and works out what is allocatable of it. That is written,
-    too, so that the scheduler need not wait for the kubelet. Errors like :func:`change`; a resource of others is refused.
+    too, so that the scheduler need not wait for the kubelet. NotFound and Conflict like :func:`change`; InvalidInput for a resource of
+    others.
     """
     if resource.partition("/")[0] not in OWN_DOMAINS:
-        raise InvalidInput(f"{name}: refused to offer {resource}, which is not ours.")
-    raw = kube.get(path_of(name))
-    if uid and raw["metadata"].get("uid") != uid:
-        raise Conflict(f"{name}: another Node has taken this name (uid {raw['metadata'].get('uid')}, expected {uid}).", status=409)
-    status = raw.get("status") or {}
-    if all((status.get(kind) or {}).get(resource, "0") == str(amount) for kind in ("capacity", "allocatable")):
-        return False
+        raise InvalidInput(f"{node.name}: refused to offer {resource}, which is not ours.")
+    if node.allocatable.get(resource, 0) == amount:
+        return None
     offered = {resource: str(amount)}
-    kube.patch(f"{path_of(name)}/status", {"status": {"capacity": offered, "allocatable": offered}})
-    return True
+    body = {"metadata": {"uid": node.uid}, "status": {"capacity": offered, "allocatable": offered}}
+    for attempt in range(_TRIES):
+        try:
+            return kube.patch(f"{path_of(node.name)}/status", body)
+        except Conflict as error:
+            last: TgpError = error
+            _pause(kube, attempt)
+        except ApiError as error:
+            if error.status == 422 and _is_refused(error, "metadata.uid"):  # to the API server, a new uid for the Node of this name
+                raise Conflict(f"{node.name}: another Node has taken this name (expected uid {node.uid}).", status=409) from error
+            raise
+    raise last
+
+
+def _pause(kube: Kube, attempt: int) -> None:
+    """After a conflict: others write at the same moment."""
+    kube.clock.sleep(random.uniform(0.05, 0.2) * (attempt + 1) * kube.clock.speed)
+
+
+def _is_refused(error: ApiError, field: str) -> bool:
+    """True when the API server named this field of an invalid object."""
+    causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
+    return any(cause.get("field") == field for cause in causes or [])
 
 
 def _difference(

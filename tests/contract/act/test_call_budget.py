@@ -22,7 +22,7 @@ from .rig import URLS, Rig
 FEW, MANY = 2, 10
 #: Most calls for each rented machine from plan to Ready, besides lists. A claim is written once or twice while its machine boots, as the looks
 #: at it fall, so there may be two fewer. Later parts may add two to the cluster, and one for each object and run.
-MOST = {"kubernetes": 16, "lambda": 1, "tailscale": 2}
+MOST = {"kubernetes": 15, "lambda": 1, "tailscale": 2}
 SLACK = 4
 _LOCK = re.compile(r"/namespaces/tgp-system/leases(/|$)")
 _COLLECTION = re.compile(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A certificate request is answered as it was listed, without being read again, unless somebody has changed it meanwhile."""
+"""A certificate request and a Node are written as they were last seen, without being read again; who changed them meanwhile loses nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict, Forbidden
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import advertise, change
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Evidence, Expected, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
 from .conftest import Cluster
-from .test_objects import ask, asking
+from .test_objects import ask, asking, read_node
+
+STARTUP = {"key": "tgp.io/initializing", "effect": "NoSchedule"}
 
 
 @pytest.fixture
@@ -34,6 +38,67 @@ def calls(cluster: Cluster) -> list[str]:
 @pytest.fixture
 def kube(cluster: Cluster, calls: list[str]) -> Kube:
     return cluster.client()
+
+
+# ---- nodes
+
+
+def test_a_node_is_completed_by_two_writes_and_no_read(cluster: Cluster, kube: Kube, calls: list[str]) -> None:
+    cluster.node("n", gpus=1, taints=[STARTUP])
+    node, before = read_node(kube, "n"), len(calls)
+    offering = advertise(kube, node, "tgp.io/gpu", 1)
+    assert change(kube, "n", uid=node.uid, labels={"tgp.io/nodepool": "ml"}, remove_taints=[STARTUP["key"]], base=offering)
+    assert calls[before:] == ["PATCH /api/v1/nodes/n/status", "PATCH /api/v1/nodes/n"]
+    node = read_node(kube, "n")
+    assert (node.taints, node.labels["tgp.io/nodepool"], node.allocatable["tgp.io/gpu"]) == ((), "ml", 1)
+
+
+@pytest.mark.parametrize("moment", ["before the first write", "between the two"])
+def test_what_others_write_to_a_node_while_it_is_completed_is_kept(cluster: Cluster, kube: Kube, moment: str) -> None:
+    def others() -> None:
+        client = cluster.client()
+        taint = Taint("example.test/theirs", "x", "NoSchedule")
+        change(client, "n", labels={"example.test/team": "a"}, add_taints=[taint], allow=["example.test/team", taint.key])
+
+    cluster.node("n", taints=[STARTUP])
+    node = read_node(kube, "n")
+    if moment == "before the first write":
+        others()
+    offering = advertise(kube, node, "tgp.io/gpu", 1)
+    if moment == "between the two":
+        others()
+    assert change(kube, "n", uid=node.uid, remove_taints=[STARTUP["key"]], base=offering)
+    node = read_node(kube, "n")
+    assert [str(one) for one in node.taints] == ["example.test/theirs=x:NoSchedule"]
+    assert (node.labels["example.test/team"], node.allocatable["tgp.io/gpu"]) == ("a", 1)
+
+
+@pytest.mark.parametrize("path", ["/nodes/n/status$", "/nodes/n$"])
+def test_a_node_is_completed_after_a_conflict(cluster: Cluster, kube: Kube, path: str) -> None:
+    cluster.node("n", taints=[STARTUP])
+    node = read_node(kube, "n")
+    fault = cluster.faults.add({"kind": "status", "method": "PATCH", "path": path, "status": 409})
+    offering = advertise(kube, node, "tgp.io/gpu", 1)
+    assert change(kube, "n", uid=node.uid, remove_taints=[STARTUP["key"]], base=offering) and fault.hits == 1
+    node = read_node(kube, "n")
+    assert (node.taints, node.allocatable["tgp.io/gpu"]) == ((), 1)
+
+
+def test_a_node_that_takes_the_name_between_two_writes_is_left_alone(cluster: Cluster, kube: Kube) -> None:
+    cluster.node("n", taints=[STARTUP])
+    node = read_node(kube, "n")
+    offering = advertise(kube, node, "tgp.io/gpu", 1)
+    cluster.must("DELETE", "/api/v1/nodes/n")
+    cluster.node("n", taints=[STARTUP])
+    with pytest.raises(Conflict, match="another Node has taken this name"):
+        change(kube, "n", uid=node.uid, remove_taints=[STARTUP["key"]], base=offering)
+    with pytest.raises(Conflict, match=f"another Node has taken this name .expected uid {node.uid}"):
+        advertise(kube, node, "tgp.io/gpu", 1)
+    node = read_node(kube, "n")
+    assert [one.key for one in node.taints] == [STARTUP["key"]] and "tgp.io/gpu" not in node.allocatable
+
+
+# ---- certificate requests
 
 
 def listed(kube: Kube, token: bootstrap_tokens.Token) -> dict[str, csr.SigningRequest]:

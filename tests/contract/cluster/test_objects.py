@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import threading
 import typing as t
 from pathlib import Path
@@ -40,7 +41,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import pods
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right, of_call
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Node, Taint
 
 from sandbox.kube import pki
 from tests.fixtures.bootstrap_tokens import make_token
@@ -48,6 +49,12 @@ from tests.fixtures.bootstrap_tokens import make_token
 from .conftest import UID, Cluster
 
 # ---- nodes and pods
+
+
+def read_node(kube: Kube, name: str) -> Node:
+    node = get_node(kube, name)
+    assert node is not None
+    return node
 
 
 def test_nodes_and_pods_page_by_page(cluster: Cluster, kube: Kube) -> None:
@@ -79,24 +86,25 @@ def test_changes_write_once_and_only_what_is_missing(cluster: Cluster, kube: Kub
 
 def test_L17_a_node_offers_a_resource_of_ours_once(cluster: Cluster, kube: Kube) -> None:
     cluster.node("n", gpus=2)
-    uid = cluster.read("/api/v1/nodes/n")["metadata"]["uid"]
-    assert advertise(kube, "n", "tgp.io/gpu", 2, uid=uid) is True
     before = len(cluster.writes())
-    assert advertise(kube, "n", "tgp.io/gpu", 2, uid=uid) is False and len(cluster.writes()) == before
-    status = cluster.read("/api/v1/nodes/n")["status"]
+    written = advertise(kube, read_node(kube, "n"), "tgp.io/gpu", 2)
+    assert written == cluster.read("/api/v1/nodes/n") and len(cluster.writes()) == before + 1
+    assert advertise(kube, read_node(kube, "n"), "tgp.io/gpu", 2) is None and len(cluster.writes()) == before + 1
     for kind in ("capacity", "allocatable"):
-        assert {name: status[kind].get(name) for name in ("tgp.io/gpu", "nvidia.com/gpu")} == {
+        assert {name: written["status"][kind].get(name) for name in ("tgp.io/gpu", "nvidia.com/gpu")} == {
             "tgp.io/gpu": "2",
             "nvidia.com/gpu": "2",
         }
-    assert advertise(kube, "n", "tgp.io/gpu", 4) is True
-    assert get_node(kube, "n").allocatable["tgp.io/gpu"] == 4  # type: ignore[union-attr]
+    assert advertise(kube, read_node(kube, "n"), "tgp.io/gpu", 4) is not None
+    node = read_node(kube, "n")
+    assert node.allocatable["tgp.io/gpu"] == 4
     with pytest.raises(InvalidInput, match="not ours"):
-        advertise(kube, "n", "nvidia.com/gpu", 8)
+        advertise(kube, node, "nvidia.com/gpu", 8)
     with pytest.raises(Conflict, match="another Node has taken this name"):
-        advertise(kube, "n", "tgp.io/gpu", 8, uid="another")
+        advertise(kube, dataclasses.replace(node, uid="another"), "tgp.io/gpu", 8)
+    assert read_node(kube, "n").allocatable["tgp.io/gpu"] == 4
     with pytest.raises(NotFound):
-        advertise(kube, "none", "tgp.io/gpu", 1)
+        advertise(kube, dataclasses.replace(node, name="none"), "tgp.io/gpu", 1)
 
 
 def test_foreign_keys_are_never_touched(cluster: Cluster, kube: Kube) -> None:

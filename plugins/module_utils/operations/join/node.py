@@ -128,7 +128,7 @@ class NodeJoins:
             )
         pool = self.context.specs.pool_of(claim.pool)
         opening = _opening(node)
-        advertise(self.context.kube, node.name, NEUTRAL_GPU, advertised(claim, pool), uid=node.uid)  # before pods may come
+        offering = advertise(self.context.kube, node, NEUTRAL_GPU, advertised(claim, pool))  # before pods may come
         change(
             self.context.kube,
             node.name,
@@ -139,6 +139,7 @@ class NodeJoins:
             remove_taints=(capacity.INITIALIZING.key, *opening.get("remove_taints", ())),
             unschedulable=opening.get("unschedulable"),
             allow=capacity.keys_of(pool),
+            base=offering,
         )
         now = self.context.clock.now()
         self._tracker.take_facts(name)

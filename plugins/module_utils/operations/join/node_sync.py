@@ -14,7 +14,7 @@ from ...kube.nodes import advertise, change, nodes
 from ...model import Claim, Node, Phase, Pool
 from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context
-from ...planner.provisioning.registration import drift, lacks_neutral_gpus, startup_taint_is_left
+from ...planner.provisioning.registration import drift, startup_taint_is_left
 from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
 
@@ -78,8 +78,7 @@ def _repair(context: Context, drifted: Drifted) -> Repaired:
     text = ", ".join(drifted.what)
     context.lock.renew_if_due()
     try:
-        if lacks_neutral_gpus(drifted.claim, drifted.node, drifted.pool):
-            advertise(context.kube, drifted.node.name, NEUTRAL_GPU, advertised(drifted.claim, drifted.pool), uid=drifted.node.uid)
+        offering = advertise(context.kube, drifted.node, NEUTRAL_GPU, advertised(drifted.claim, drifted.pool))
         change(
             context.kube,
             drifted.node.name,
@@ -89,6 +88,7 @@ def _repair(context: Context, drifted: Drifted) -> Repaired:
             add_taints=capacity.taints(drifted.pool),
             remove_taints=(capacity.INITIALIZING.key,) if left else (),
             allow=capacity.keys_of(drifted.pool),
+            base=offering,
         )
     except TgpError as error:
         return Repaired(drifted.claim, f"its marks differ ({text}) and could not be set: {error}", str(error))
