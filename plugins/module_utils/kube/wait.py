@@ -181,16 +181,11 @@ class NodeWait:
         with self._changed:
             self._names |= set(names)
 
-    def close(self) -> None:
-        """From any thread: nothing more is added."""
+    def close(self, closed: bool = True) -> None:
+        """From any thread: nothing more is added. False, in ``on_end``: what ended may be replaced, so more may be added after all."""
         with self._changed:
-            self._closed = True
+            self._closed = closed
             self._changed.notify_all()
-
-    def reopen(self) -> None:
-        """From ``on_end``: what ended may be replaced, so more may be added until the next :meth:`close`."""
-        with self._changed:
-            self._closed = False
 
     def run(self) -> dict[str, NodeOutcome]:
         """Returns when the wait is closed and everything has ended: an outcome per ``claim``."""

@@ -53,7 +53,7 @@ class NodeJoins:
         self._wait.close()
 
     def reopen(self) -> None:
-        self._wait.reopen()
+        self._wait.close(False)
 
     def run(self) -> None:
         """Returns when all have ended and nothing more is added."""
