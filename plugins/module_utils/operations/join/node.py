@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import timedelta
 
@@ -119,8 +120,7 @@ class NodeJoins:
 
     def _on_ready(self, name: str, node: Node) -> None:
         """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
-        with self._tracker.lock:
-            claim = self._tracker.claims[name]
+        claim = self._tracker.claims[name]
         if claim.lane is Lane.TALOS and claim.token_id and (closed := refused(self.context.kube, node.name)):
             self.context.warn(
                 f"{name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to every "
@@ -144,15 +144,15 @@ class NodeJoins:
         now = self.context.clock.now()
         self._tracker.take_facts(name)
         self._tracker.take_back(claim)
-        with self._tracker.lock:
-            claim = self._tracker.claims[name]
-            if claim.phase is not Phase.JOINING:
-                claim = advance(claim, Phase.JOINING, now, "node")
-            ready = advance(claim, Phase.READY, now, "initialized")
-            self._tracker.write(
-                name, ready, node_name=node.name, node_uid=node.uid, registered=claim.registered or node.created, initialized=now,
-                token_id="", mesh_key_id="",
+
+        def complete(claim: Claim) -> Claim:
+            joining = claim if claim.phase is Phase.JOINING else advance(claim, Phase.JOINING, now, "node")
+            return dataclasses.replace(
+                advance(joining, Phase.READY, now, "initialized"), node_name=node.name, node_uid=node.uid,
+                registered=claim.registered or node.created, initialized=now, token_id="", mesh_key_id="",
             )  # fmt: skip
+
+        claim = self._tracker.write(name, complete)
         self.context.progress.step(
             name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud
         )

@@ -231,15 +231,15 @@ class ServiceJoins:
         now = self.context.clock.now()
         self._tracker.take_facts(name)
         self._tracker.take_back(self._tracker.claims[name])
-        with self._tracker.lock:
-            claim = self._tracker.claims[name]
-            if claim.phase is not Phase.JOINING:
-                claim = advance(claim, Phase.JOINING, now, "device")
-            ready = advance(claim, Phase.READY, now, "its health path answers")
-            self._tracker.write(
-                name, ready, mesh_device_id=device.id, mesh_seen=claim.mesh_seen or now, registered=claim.registered or now, initialized=now,
-                token_id="", mesh_key_id="",
+
+        def complete(claim: Claim) -> Claim:
+            joining = claim if claim.phase is Phase.JOINING else advance(claim, Phase.JOINING, now, "device")
+            return dataclasses.replace(
+                advance(joining, Phase.READY, now, "its health path answers"), mesh_device_id=device.id, mesh_seen=claim.mesh_seen or now,
+                registered=claim.registered or now, initialized=now, token_id="", mesh_key_id="",
             )  # fmt: skip
+
+        claim = self._tracker.write(name, complete)
         self.context.progress.step(
             name,
             "joined",

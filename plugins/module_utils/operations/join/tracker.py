@@ -6,13 +6,13 @@ and the end of its join. A failed one is explained, booked and terminated at onc
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import threading
 import typing as t
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 
-from ...core.errors import ApiError, TgpError
+from ...core.errors import ApiError, LockLost, TgpError
 from ...diagnosis.evidence.collect import Explained, JoinEnd, explain_all
 from ...mesh.base import find_device
 from ...model import Claim, Deletion, Device, Instance, InstanceState, Phase
@@ -27,6 +27,7 @@ from ...providers.registry import CAPABILITIES
 from ...units.values import print_money
 from ..launch.payload import take_back
 from ..teardown.teardown import teardown_all
+from .claim_writes import Change, ClaimWrites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +66,8 @@ _ENDING = 4  # batches of machines that are ended at a time
 
 
 class JoinTracker:
-    """All joins of one step. ``claims`` are the records as last written. ``devices`` is the mesh's list, ``hope`` knows when to give up, and
-    ``price_jumps`` why a machine is too dear to stay.
+    """All joins of one step. ``claims`` are the records with the facts that are not written yet. ``devices`` is the mesh's list, ``hope``
+    knows when to give up, and ``price_jumps`` why a machine is too dear to stay.
 
     :meth:`track` takes a claim in, :meth:`end` is called with what ended, and :meth:`results` returns how each claim ended. All may be
     called by several threads. Leaving it as a context manager waits for terminations that are under way.
@@ -80,31 +81,35 @@ class JoinTracker:
     ) -> None:
         self.context = context
         self._on_failing, self._on_failed = on_failing, on_failed
-        self.claims: dict[str, Claim] = {}
+        self._writes = ClaimWrites(context, self.hold_lock)
+        self.claims = self._writes.claims
         self._meshed: set[str] = set()
-        self.lock = threading.RLock()
         self.devices: Feed[Device] = Feed(self._read_devices, context.clock)
         self.hope = Hope()
         self.price_jumps: dict[str, str] = {}
         self._explained: dict[str, Explained] = {}
-        self._failing: set[str] = set()
         self._results: dict[str, Joined] = {}
         self._late: dict[str, End] = {}
+        self._undecided: dict[str, str] = {}
         self._endings: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(max_workers=_ENDING, thread_name_prefix="end")
 
     def __enter__(self) -> JoinTracker:
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
+        """A wait that was broken off leaves its facts in the claims, unless the lock is lost: then they are another run's."""
+        if isinstance(error, Exception) and not isinstance(error, LockLost):
+            with contextlib.suppress(TgpError):
+                self._writes.flush()
         self._pool.shutdown()
+        self._writes.close()
 
     def track(self, claim: Claim) -> None:
         """Take it in. One that is Ready already only loses what let it in."""
-        with self.lock:
-            self.claims[claim.name] = claim
-            if claim.mesh_key_id or claim.is_service:
-                self._meshed.add(claim.name)
+        self._writes.add(claim)
+        if claim.mesh_key_id or claim.is_service:
+            self._meshed.add(claim.name)
         if claim.phase is Phase.READY:
             self._endings.append(self._pool.submit(self._forget_secrets, claim))
 
@@ -115,20 +120,21 @@ class JoinTracker:
             if name not in failed:
                 self._late[name] = outcome
         if failed:
-            with self.lock:
-                self._failing |= set(failed)
+            self._writes.leave(failed)
             self._on_failing()
             self._endings.append(self._pool.submit(self._end_failed, failed))
 
     def undecided(self, name: str, message: str) -> None:
         """Its time is over, and what would decide cannot be asked: the next run goes on with it."""
-        self._results[name] = Joined(self.claims[name], "waiting", message)
+        self._undecided[name] = message
 
     def results(self) -> list[Joined]:
         """One for each claim, in the order in which they came. Waits for the terminations; their LockLost is raised here."""
         self._take_late_facts()
         for ending in self._endings:
             ending.result()
+        for name, message in self._undecided.items():
+            self._results[name] = Joined(self.claims[name], "waiting", message)
         return [self._results[name] for name in self.claims if name in self._results]
 
     def _take_late_facts(self) -> None:
@@ -140,10 +146,13 @@ class JoinTracker:
             claim = self.claims[name]
             if _lacks_facts(claim) or (name in self._meshed and not claim.mesh_device_id):
                 self.take_facts(name, since=now)
+        jumped = {name: outcome for name, outcome in complete.items() if name in self.price_jumps}
+        self._writes.leave(jumped)
+        self._writes.flush()
         for name, outcome in complete.items():
-            if name not in self.price_jumps:
+            if name not in jumped:
                 self._results[name] = Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s", outcome.seen)
-        if jumped := {name: outcome for name, outcome in complete.items() if name in self.price_jumps}:
+        if jumped:
             self._fail_all(jumped)
 
     # ---- what is seen
@@ -160,10 +169,10 @@ class JoinTracker:
         claim = self.claims[name]
         instance, listed_at = self._instance(claim, since if _lacks_facts(claim) else None)
         if instance is not None:
-            self._take_instance(instance)
+            self._take_instance(name, instance)
         device = self._device(claim, None if claim.mesh_device_id else since) if name in self._meshed else None
         if device is not None and not claim.mesh_device_id:
-            self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
+            self._writes.note(name, _with_device(device, self.context.clock.now()))
         return ListedFacts(instance, listed_at, device)
 
     def _instance(self, claim: Claim, since: datetime | None) -> tuple[Instance | None, datetime | None]:
@@ -193,36 +202,31 @@ class JoinTracker:
         mesh = self.context.clients.mesh()
         return mesh.devices() if mesh is not None else ()
 
-    def _take_instance(self, instance: Instance) -> None:
+    def _take_instance(self, name: str, instance: Instance) -> None:
         """Facts of the instance into the claim, and the price really paid against the one shown (L-13)."""
-        with self.lock:
-            claim = self.claims[instance.name if instance.name in self.claims else self._name_of(instance)]
-            changes: dict[str, t.Any] = {"ip": instance.ip} if instance.ip and instance.ip != claim.ip else {}
-            base = cost.noted(claim, instance, CAPABILITIES[claim.cloud], self.context.clock.now())
-            if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
-                base = advance(base, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
-            if changes or base is not claim:
-                self._note(claim.name, base, **changes)
-            pool = self.context.specs.pool_of(claim.pool)
-            if (
-                instance.price_hour is not None
-                and pool is not None
-                and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump"
-            ):
-                limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
-                self.price_jumps[claim.name] = (
-                    f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
-                )
+        now = self.context.clock.now()
 
-    def _name_of(self, instance: Instance) -> str:
-        return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
+        def learn(claim: Claim) -> Claim:
+            claim = cost.noted(claim, instance, CAPABILITIES[claim.cloud], now)
+            if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
+                claim = advance(claim, Phase.BOOTING, now, f"{claim.cloud} says it runs")
+            return dataclasses.replace(claim, ip=instance.ip) if instance.ip and instance.ip != claim.ip else claim
+
+        self._writes.note(name, learn)
+        pool = self.context.specs.pool_of(self.claims[name].pool)
+        if (
+            instance.price_hour is not None
+            and pool is not None
+            and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump"
+        ):
+            limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
+            self.price_jumps[name] = f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
 
     def reach(self, name: str, step: str, detail: str) -> None:
         """A step was reached: it is reported, and a sign of life makes the claim Joining."""
-        with self.lock:
-            claim = self.claims[name]
-            if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
-                self._note(name, advance(claim, Phase.JOINING, self.context.clock.now(), step))
+        if step in ("device", "csr", "node", "ready"):
+            self._writes.note(name, _joining(step, self.context.clock.now()))
+        claim = self.claims[name]
         self.context.progress.step(name, step, detail, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
 
     # ---- what is done
@@ -242,28 +246,15 @@ class JoinTracker:
         """The end of a join that was interrupted when its node was complete. What cannot be noted now is done again by the next run."""
         self.take_back(claim)
         try:
-            self.write(claim.name, token_id="", mesh_key_id="")
+            self.write(claim.name, lambda claim: dataclasses.replace(claim, token_id="", mesh_key_id=""))
         except ApiError as error:
             self.undecided(claim.name, f"its used key and token were taken back, which could not be noted: {error}")
             return
         self._results[claim.name] = Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
 
-    def _note(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
-        """A fact for the record that is not lost when it cannot be written now: the next look, or the end of the wait, brings it again. The
-        record of a machine that is being terminated belongs to its teardown."""
-        with self.lock:
-            if name in self._failing:
-                return
-        try:
-            self.write(name, base, **changes)
-        except ApiError as error:
-            self.context.progress.step(name, "record", f"not written yet: {error}", quiet=True)
-
-    def write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
-        with self.lock:
-            claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
-            self.claims[name] = claim
-            self.context.records.remember(claim)
+    def write(self, name: str, change: Change) -> Claim:
+        """Store the claim as noted, with ``change``; what is noted and not due goes with it."""
+        return self._writes.write(name, change)
 
     # ---- the end
 
@@ -327,10 +318,15 @@ class JoinTracker:
         claim = self.claims[name]
         why = self._why(name, outcome)
         reason = Reason.PRICE_JUMP if name in self.price_jumps else Reason.FAILED_JOIN
-        failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)
+        deletion = Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome))
+
+        def fail(claim: Claim) -> Claim:
+            failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)
+            return dataclasses.replace(failed, deletion=deletion)
+
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
         try:
-            self.write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome)))
+            self.write(name, fail)
         except ApiError as error:
             return f"not terminated yet: {error}"
         try:
@@ -341,6 +337,15 @@ class JoinTracker:
         except ApiError as error:  # the machine costs money, so it goes all the same
             self.context.warn(f"{name}: its offer could not be put on the block list, so it may be taken again: {error}")
         return ""
+
+
+def _with_device(device: Device, now: datetime) -> Change:
+    return lambda claim: claim if claim.mesh_device_id else dataclasses.replace(claim, mesh_device_id=device.id, mesh_seen=now)
+
+
+def _joining(step: str, now: datetime) -> Change:
+    """A sign of life makes the claim Joining."""
+    return lambda claim: advance(claim, Phase.JOINING, now, step) if claim.phase in (Phase.PROVISIONING, Phase.BOOTING) else claim
 
 
 def _lacks_facts(claim: Claim) -> bool:
