@@ -43,7 +43,7 @@ class Records:
     # ---- claims
 
     def remember(self, claim: Claim) -> None:
-        """Keep the record as last written, so that a later failure reports the truth."""
+        """Keep the record as last written, with the facts that are not written yet, so that a later failure reports the truth."""
         self._written[claim.name] = claim
 
     def forget(self, claim: Claim) -> None:
