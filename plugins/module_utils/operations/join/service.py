@@ -70,7 +70,7 @@ class ServiceJoins:
             self._changed.notify_all()
 
     def reopen(self) -> None:
-        """While one that ended is told to the tracker: it may be replaced."""
+        """What ended may be replaced: more may be added until the next :meth:`close`."""
         with self._changed:
             self._closed = False
 
