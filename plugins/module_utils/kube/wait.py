@@ -291,7 +291,7 @@ class NodeWait:
             if self._failure is not None:
                 raise self._failure
             fresh = [self._nodes[name] for name in self._fresh if name in self._nodes and name in self._by_node]
-            gone = {name for name in self._gone if name not in self._nodes and name in self._by_node}
+            gone = {self._by_node[name].claim for name in self._gone - self._nodes.keys() if name in self._by_node} & self._open
             self._fresh.clear()
             self._gone.clear()
             asked = [request for request in self._asked.values() if request.token_id in self._by_token]
@@ -299,8 +299,8 @@ class NodeWait:
                 del self._asked[request.name]
         for request in asked:
             self._take_request(request, pool)
-        for name in gone:
-            self._lose(self._outcomes[self._by_node[name].claim])
+        for claim in gone:
+            self._lose(self._outcomes[claim])
         for node in fresh:
             machine = self._by_node[node.name]
             if machine.claim in self._open and machine.claim not in self._finishing:
