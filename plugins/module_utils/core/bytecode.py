@@ -38,6 +38,11 @@ def _finder(folder: str) -> FileFinder:
 
 
 def use_bytecode_cache() -> None:
-    """For all imports from here on. Plugins call it before they import most of what they need."""
-    if _Cached not in sys.meta_path:
-        sys.meta_path.insert(0, _Cached)
+    """For all imports from here on. Plugins call it before they import most of what they need. Nothing is done where Ansible's finder, the
+    only one that it stands in for, is not in use."""
+    for place, finder in enumerate(sys.meta_path):
+        if finder is _Cached:
+            return
+        if type(finder).__name__ == "_AnsibleCollectionFinder":
+            sys.meta_path.insert(place, _Cached)
+            return
