@@ -185,15 +185,30 @@ def test_a_node_asked_to_terminate_goes_at_once(clean: Sandbox) -> None:
     assert clean.left() == NOTHING
 
 
-def test_a_machine_that_never_joins_is_given_back_with_its_reason(clean: Sandbox) -> None:
-    """The cloud says it boots for ever; at the end of the registration time it goes, and its line says why."""
+def test_a_machine_that_never_joins_is_given_back_with_its_reason_and_replaced(clean: Sandbox) -> None:
+    """The cloud says it boots for ever; at the end of the registration time it goes, its line says why, and another one comes."""
     documents = demo_documents()
     by_name(documents, "GPUNodePool", "training")["spec"]["registrationTimeout"] = "5m"
     clean.behave({"kind": "never_boots", "cloud": "lambda", "times": 1})
+    earlier = {one["name"] for one in clean.ledger()}
+    result = clean.playbook("provision", documents=documents, extra_vars={"pool": "training"}).succeeded()
+    assert "terminated" in result.words and "replaced" in result.words
+    assert (len(names(clean)), clean.left()["claims"]) == (1, 1)
+    assert [one["reason"] for one in clean.ledger() if one["name"] not in earlier] == ["FailedJoin"]
+    clean.playbook("destroy", documents=documents, extra_vars={"everything": True, "force": True}).succeeded()
+    assert clean.left() == NOTHING
+
+
+def test_a_pool_in_which_no_machine_joins_is_exit_status_2(clean: Sandbox) -> None:
+    """None of the replacements joins either: the run says so, and nothing of them is left."""
+    documents = demo_documents()
+    by_name(documents, "GPUNodePool", "training")["spec"]["registrationTimeout"] = "2m"
+    clean.behave({"kind": "never_boots", "times": 9})
+    earlier = {one["name"] for one in clean.ledger()}
     result = clean.playbook("provision", documents=documents, extra_vars={"pool": "training"}).failed()
     assert "terminated" in result.words
     assert clean.left() == NOTHING
-    assert clean.ledger()[-1]["reason"] == "FailedJoin" or "FailedJoin" in {one["reason"] for one in clean.ledger()}
+    assert {one["reason"] for one in clean.ledger() if one["name"] not in earlier} == {"FailedJoin"}
 
 
 @pytest.mark.parametrize("playbook", ["reap", "autoscale"])
