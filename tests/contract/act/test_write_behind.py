@@ -43,12 +43,19 @@ class Writes:
             self.made.append((self._rig.clock.now(), json.loads(json.loads(request.content)["data"]["claim.json"])))
 
 
+def booting(record: dict[str, t.Any]) -> datetime:
+    """When the machine was seen to run."""
+    return next(moment(line[0]) for line in record["history"] if line[1] == "Booting")
+
+
 def test_L02_a_quick_boot_costs_one_write_of_its_claim(build: Build) -> None:
+    """On a host that is slow at the time its facts become due before, and not earlier."""
     rig = build(**QUICK)
     rig.rent()
     writes = Writes(rig)
     assert rig.join()["machines"][0]["result"] == "ready"
-    ((_when, record),) = writes.made
+    *others, (_when, record) = writes.made
+    assert [when for when, earlier in others if (when - booting(earlier)).total_seconds() < 30] == []
     assert [line[1] for line in record["history"]][-3:] == ["Booting", "Joining", "Ready"]
     assert record["ip"] and record["mesh_device_id"] and record["mesh_seen"] and record["price_paid"]
 
@@ -75,9 +82,8 @@ def test_L02_what_the_bill_hangs_on_is_written_at_once(build: Build) -> None:
     rig.rent()
     writes = Writes(rig)
     assert rig.join()["machines"][0]["result"] == "ready"
-    when, _record = next(made for made in writes.made if made[1]["running_since"])
-    runs = rig.machine().created.timestamp() + BOOT
-    assert when.timestamp() - runs < 25
+    when, record = next(made for made in writes.made if made[1]["running_since"])
+    assert (when - moment(record["running_since"])).total_seconds() < 25
 
 
 def test_L02_a_run_that_is_killed_with_unwritten_facts_is_completed_by_the_next(build: Build) -> None:
