@@ -77,7 +77,8 @@ def test_L02_in_a_long_boot_facts_are_written_within_half_a_minute(build: Build)
 def test_L02_what_the_bill_hangs_on_is_written_at_once(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other facts would wait for the last write."""
     monkeypatch.setattr(write_behind, "MOST_UNWRITTEN", 3600.0)
-    rig = build(speed=SLOW, **{"lambda": [], "machines": [], "vast": {"offers": [VM]}})
+    slow = {"packages": 60, "mesh": 2, "csr": 1, "ready": 2, "gpu": 4}  # the cloud is looked at between its start and its Node
+    rig = build(speed=SLOW, **{"lambda": [], "machines": [], "vast": {"offers": [VM]}, "timings": slow})
     rig.demo_class["providers"] = [{"name": "vast"}]
     rig.demo_class["instanceRequirements"] = {}
     rig.training.clear()
