@@ -185,7 +185,7 @@ def test_a_node_asked_to_terminate_goes_at_once(clean: Sandbox) -> None:
     assert clean.left() == NOTHING
 
 
-def test_a_machine_that_never_joins_is_given_back_with_its_reason_and_replaced(clean: Sandbox) -> None:
+def test_a_machine_that_never_joins_is_given_back_with_its_reason(clean: Sandbox) -> None:
     """The cloud says it boots for ever; at the end of the registration time it goes, its line says why, and another one comes."""
     documents = demo_documents()
     by_name(documents, "GPUNodePool", "training")["spec"]["registrationTimeout"] = "5m"
