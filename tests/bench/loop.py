@@ -20,11 +20,10 @@ from sandbox.running import ROOT, Running
 
 from .idle import NODES, PODS
 from .nodes import Bench, Plain
-from .processes import environment
+from .processes import environment, processor_seconds
 
 LOOKS, LARGE_LOOKS = 1000, 30
 _PAGE = os.sysconf("SC_PAGE_SIZE") / 1e6
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Sample(t.NamedTuple):
@@ -106,7 +105,7 @@ def _looks(sandbox: Running, number: int) -> list[Sample]:
             worker = _worker(main.pid)
             looks = len(set(re.findall(r'"run":"([^"]+)"', events.read_text()))) if events.exists() else 0
             if worker and looks and (not curve or looks > curve[-1].looks):
-                sample = Sample(looks, _cpu(worker), _cpu(main.pid), _memory(worker), _memory(main.pid))
+                sample = Sample(looks, processor_seconds(worker), processor_seconds(main.pid), _memory(worker), _memory(main.pid))
                 curve += [sample] if sample.worker_cpu else []  # it may have ended meanwhile
             time.sleep(0.1)
     finally:
@@ -129,15 +128,6 @@ def _memory(pid: int) -> float:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except OSError:
         return 0.0
-
-
-def _cpu(pid: int) -> float:
-    """Seconds so far; 0 when it has just ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ class TokenList:
             notes, self._noting = self._noting, []
             forgotten = set(self._forgotten)
         try:
-            kept = {token.id: token for token in self.listed() if token.id not in forgotten}
+            kept = {token.id: token for token in self.listed()}
             self._write({**kept, **{note.token.id: note.token for note in notes}})
         except BaseException as error:
             for note in notes:

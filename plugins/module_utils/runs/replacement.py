@@ -26,7 +26,7 @@ def plan_replacements(context: Context, pools: t.Mapping[str, int], number: int)
     The observation and its connections are of its own. Nobody else reserves money meanwhile.
     """
     known = {pool.key for pool in context.specs.pools}
-    wanted = {key: number for key, number in pools.items() if key in known and key not in context.specs.paused}
+    wanted = {key: machines for key, machines in pools.items() if key in known and key not in context.specs.paused}
     if not wanted:
         return []
     settings = dataclasses.replace(context.settings, mode="provision")

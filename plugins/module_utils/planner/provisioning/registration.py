@@ -155,14 +155,14 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
     ]
     have = {(taint.key, taint.effect): taint.value for taint in node.taints}
     differences += [f"taint {taint}" for taint in capacity.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
-    if lacks_neutral_gpus(claim, node, pool):
+    if _lacks_neutral_gpus(claim, node, pool):
         differences.append(f"{NEUTRAL_GPU} {node.allocatable.get(NEUTRAL_GPU, 0)} instead of {advertised(claim, pool)}")
     if startup_taint_is_left(claim, node, pool):
         differences.append(f"taint {capacity.INITIALIZING} that should be gone")
     return tuple(differences)
 
 
-def lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:
+def _lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:
     """True when the node does not offer its GPUs under the neutral name, too, or another number of them."""
     return node.allocatable.get(NEUTRAL_GPU, 0) != advertised(claim, pool)
 
