@@ -26,25 +26,6 @@ options:
         for a limit or a budget, must not be rented for.
     type: bool
     default: false
-  join:
-    description:
-      - Follow each machine from the moment it is rented until it is usable, as M(tgp.gpu.fleet_join) does, beside machines that are on their
-        way already. A machine that fails is terminated while others are still rented.
-      - A machine whose WireGuard hub is configured by tasks of the playbook is only rented, and named in RV(unjoined).
-    type: bool
-    default: false
-  wanted:
-    description:
-      - With O(join), how many machines each pool shall have, as M(tgp.gpu.fleet_plan) returns it.
-      - A machine of such a pool that fails to join is replaced in the same run, by the rules and limits of mode V(provision). After three
-        failed joins within an hour the pool is paused. The result of a machine is C(replaced) once its replacement is usable.
-    type: dict
-    default: {}
-  join_names:
-    description: With O(join), follow only these of the machines that are on their way already. Empty means all of them.
-    type: list
-    elements: str
-    default: []
   orphans:
     description: Things without a claim to be removed, as M(tgp.gpu.fleet_plan) returns them.
     type: list
@@ -52,6 +33,7 @@ options:
     default: []
 extends_documentation_fragment:
   - tgp.gpu.fleet
+  - tgp.gpu.joining
   - tgp.gpu.kubernetes
   - tgp.gpu.claims
   - tgp.gpu.clouds
@@ -101,17 +83,15 @@ hubs:
 """
 
 from ..module_utils.core.task import Task, main
-from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.observe.options import FLEET_SPEC, JOIN_SPEC
 from ..module_utils.runs.machines import scale_step
 
 SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
         only_named=dict(type="bool", default=False),
-        join=dict(type="bool", default=False),
-        join_names=dict(type="list", elements="str", default=[]),
-        wanted=dict(type="dict", default={}),
         orphans=dict(type="list", elements="dict", default=[]),
+        **JOIN_SPEC,
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

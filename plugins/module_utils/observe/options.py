@@ -63,6 +63,13 @@ RUN_SPEC: dict[str, t.Any] = dict(
     offer_cache=dict(type="str", choices=["none", "file", "cluster"], default="file"),
 )
 
+# of modules that join machines while they rent others
+JOIN_SPEC: dict[str, t.Any] = dict(
+    join=dict(type="bool", default=False),
+    join_names=dict(type="list", elements="str", default=[]),
+    wanted=dict(type="dict", default={}),
+)
+
 FLEET_SPEC: dict[str, t.Any] = dict(
     **DOCUMENTS_SPEC, **TALOS_SPEC, **RUN_SPEC, **CLUSTER_SPEC, **CLAIMS_SPEC, **CLOUDS_SPEC, **MESH_SPEC
 )
