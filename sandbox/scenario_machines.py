@@ -23,6 +23,7 @@ def machine_entry(entry: Reader) -> dict[str, t.Any]:
         "region": entry.text("region", "home"),
         "boot": entry.number("boot", 90.0),
         "stop": entry.number("stop", 15.0),
+        "status_lag": entry.number("status_lag", 0.0),
         "installed": entry.flag("installed", False),
         "on": entry.flag("on", False),
     }
@@ -45,7 +46,7 @@ def own_machine(world: World, entry: dict[str, t.Any]) -> Machine:
         memory_mib=entry["memory_gib"] * 1024,
         stock=0,
         boot_seconds=entry["boot"],
-        details={"stop_seconds": entry["stop"], "timings": {}},
+        details={"stop_seconds": entry["stop"], "status_lag": entry["status_lag"], "timings": {}},
     )
     number = len(world.machines) + 1
     details = {"installed": entry["installed"], "start_on": entry["on"]}

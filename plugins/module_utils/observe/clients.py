@@ -252,12 +252,16 @@ class Clients:
             self._mesh.close()
 
 
+_COMING = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
+
+
 def _in_flight(claim: Claim) -> str:
     """What a machine that cannot be asked is doing, as far as our own calls tell (L-21); empty when they do not."""
-    if claim.phase is Phase.TERMINATING:
-        return "stopping"
-    coming = claim.phase in (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING) and claim.launch_started is not None
-    return "starting" if coming else ""
+    never_up = claim.initialized is None and claim.launch_started is not None
+    unasked = claim.deletion is None or not claim.deletion.attempts  # whether no call to end it was sent yet
+    if never_up and unasked and claim.phase in (*_COMING, Phase.FAILED, Phase.TERMINATING):
+        return "starting"
+    return "stopping" if claim.phase is Phase.TERMINATING else ""
 
 
 # ---- finds credentials: module option or its environment variable, then the class's ``credentialsRef``, then the common Secret. Values

@@ -418,6 +418,23 @@ def test_L21_an_own_machine_that_nobody_can_ask_is_waited_for(rig: Rig) -> None:
     assert list(rig.nodes()) == ["rack-1"]  # own machines keep their Node
 
 
+def test_L21_an_own_machine_that_is_called_off_while_it_boots_is_waited_for(build: Build) -> None:
+    """Its power service knows no more than whether the system answered a while ago: the machine is in the mesh while it is still called off."""
+    rig = build(machines=[{"name": "rack-1", "gpus": 1, "boot": 20, "status_lag": 90}])
+    (row,) = rig.provision(pool="own")["machines"]
+    assert row["result"] == "ready", row
+    assert [one.rsplit("/", 1)[1] for one in rig.writes() if one.startswith("webhook POST /rack-1/")] == ["start"]
+
+
+def test_L21_an_own_machine_that_was_called_off_all_the_time_is_switched_off(build: Build) -> None:
+    """No word that it is off ends the switching: it may come up later, and nobody would know of it."""
+    rig = build(machines=[{"name": "rack-1", "gpus": 1, "boot": 20, "status_lag": 1e6}])
+    rig.behave("never_ready")
+    (row,) = rig.provision(pool="own")["machines"]
+    assert row["result"] == "failed", row
+    assert [one.rsplit("/", 1)[1] for one in rig.writes() if "/rack-1/" in one] == ["start", "stop"]
+
+
 def test_L21_an_own_machine_that_never_comes_is_switched_off_once_and_left_alone_for_an_hour(rig: Rig) -> None:
     """Fifteen minutes after its call up, as in the worked example."""
     rig.behave("never_ready")

@@ -366,6 +366,7 @@ class Hope:
 
     def __init__(self) -> None:
         self._listed: set[str] = set()
+        self._ran: set[str] = set()
         self._missing: dict[str, datetime] = {}
         self._broken: dict[str, datetime] = {}
 
@@ -379,7 +380,13 @@ class Hope:
         state = instance.raw_state or instance.state.value
         if instance.interrupted:
             return f"{claim.cloud} took its GPUs away ({state})"
-        if instance.state in _OVER:
+        if (
+            instance.state is InstanceState.RUNNING
+            and listed_at is not None
+            and listed_at >= (claim.launch_started or claim.created)
+        ):
+            self._ran.add(claim.name)
+        if instance.state in _OVER and self._can_be_over(claim):
             return f"{claim.cloud} calls the machine {state} {instance.problem}".strip()
         if not instance.problem or alive or listed_at is None:
             self._broken.pop(claim.name, None)
@@ -389,6 +396,11 @@ class Hope:
         return (
             f"{claim.cloud} calls the machine {state} for {passed:.0f} s, and nothing is heard of it" if passed >= _BROKEN else ""
         )
+
+    def _can_be_over(self, claim: Claim) -> bool:
+        """Whether the word that a machine is off can mean that it has ended. An own machine is off until it is up: the list may be older than
+        the call that switched it on, and some power services know no more than whether its system answers."""
+        return CAPABILITIES[claim.cloud].rented or claim.name in self._ran
 
     def _absent(self, claim: Claim, listed_at: datetime | None) -> str:
         if listed_at is None or not CAPABILITIES[claim.cloud].rented:

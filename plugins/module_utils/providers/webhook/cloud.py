@@ -308,8 +308,9 @@ class WebhookCloud(NothingBeside):
 
     def terminate(self, instance_id: str) -> None:
         machine = self.machine(instance_id)
-        if (machine.status_endpoint or self.bulk_status_endpoint) and self._state(machine)[0] == "off":
-            return  # K-01: no call to what is off
+        asks = machine.status_endpoint or self.bulk_status_endpoint
+        if asks and self._in_flight.get(machine.name) != "starting" and self._state(machine)[0] == "off":
+            return  # K-01: no call to what is off; one that was switched on may be called off until it is up
         self.switch_off(machine)
 
     def switch_off(self, machine: Machine) -> bool:
