@@ -196,7 +196,7 @@ class Api:
                 verify=trusted() if verify is True and cert is None and transport is None else verify,
                 cert=cert,
                 timeout=_timeouts(timeout),
-                limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+                limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
                 follow_redirects=False,
                 trust_env=transport is None and not _spared(self.base_url),
             )

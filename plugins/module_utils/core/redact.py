@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import typing as t
 
 MASK = "********"
 _MIN_LENGTH = 6  # shorter values would blank innocent text
 _known: dict[str, int] = {}  # value: the generation in which it was registered last
 _generation = 0
+_longest_first: tuple[str, ...] | None = None  # the known ones in the order in which they are masked; None = to be made anew
+_guard = threading.Lock()  # of these three: what was registered is masked from then on
 _BOOTSTRAP_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
 _WIREGUARD = re.compile(r"(?i)((?:private|preshared)_?key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9+/]{43}=")
@@ -31,22 +34,37 @@ _PATTERNS = (
 def register(*secrets: str | None) -> None:
     """Remember values that must never be printed, also without the blanks and line ends around them: what shows a line end shows it in its
     own way. Empty and very short values are ignored."""
+    global _longest_first
     forms = (form for secret in secrets if secret for form in (secret, secret.strip()))
-    _known.update({form: _generation for form in forms if len(form) >= _MIN_LENGTH})
+    new = {form: _generation for form in forms if len(form) >= _MIN_LENGTH}
+    with _guard:
+        _known.update(new)
+        _longest_first = None
 
 
 def begin_generation(kept: int = 10) -> None:
     """For a process that lives on: forget values that were not registered in the last ``kept`` generations, such as access tokens of an
     hour ago. Without it each would make every text a little slower to check, for ever."""
-    global _generation
-    _generation += 1
-    for secret in [secret for secret, last in list(_known.items()) if last <= _generation - kept]:
-        _known.pop(secret, None)
+    global _generation, _longest_first
+    with _guard:
+        _generation += 1
+        for secret in [secret for secret, last in _known.items() if last <= _generation - kept]:
+            del _known[secret]
+        _longest_first = None
+
+
+def _ordered() -> tuple[str, ...]:
+    """To sort them for each text would cost more than to look for them."""
+    global _longest_first
+    with _guard:
+        if _longest_first is None:
+            _longest_first = tuple(sorted(_known, key=len, reverse=True))
+        return _longest_first
 
 
 def redact(text: str) -> str:
     """``text`` with every known secret and everything that looks like one masked."""
-    for secret in sorted(_known, key=len, reverse=True):
+    for secret in _ordered():
         if secret in text:
             text = text.replace(secret, MASK)
     for pattern in _PATTERNS:

@@ -74,7 +74,7 @@ class NodeOutcome:
 
 
 _LOOK_EVERY = 5.0  # seconds between two looks at clouds, mesh and certificate requests
-_WORKERS = 17  # nodes finished at a time, and one look
+_WORKERS = 49  # nodes finished at a time, and one look
 _OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the launch is another machine's
 
 
@@ -201,7 +201,7 @@ class NodeWait:
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ready") as pool:
                 while self._open or self._arrived or not self._closed:
                     if self._take_arrivals():
-                        next_look = self._clock.now()
+                        next_look = min(next_look, self._clock.now() + timedelta(seconds=_LOOK_EVERY))
                     if self._by_token and asked is None:
                         asked = Follow(self._kube, csr.PATH, csr.parse, csr.OF_KUBELETS)
                         asked.add(self._told_request)
@@ -395,8 +395,9 @@ class NodeWait:
 
     def _gather(self, claims: list[str]) -> _Look:
         by_claim = {claim: self._evidence(claim) for claim in claims}
+        unwatched = self._trouble or any(claim.token_id not in self._by_token for claim in by_claim.values() if claim.running)
         asked = any(evidence.running and evidence.token_id for evidence in by_claim.values())
-        return by_claim, self._requests() if asked else []
+        return by_claim, self._requests() if asked and unwatched else []
 
     def _seen(self, look: _Look) -> None:
         self._looking = None

@@ -58,8 +58,9 @@ class Records:
         return list({**{claim.name: claim for claim in first}, **self._written}.values())
 
     def refresh(self) -> None:
-        """Read the claims anew at their next use."""
+        """Read claims and tokens anew at their next use."""
         self._once.forget("claims")
+        self.tokens.refresh()
 
     # ---- states
 
@@ -168,16 +169,27 @@ class TokenList:
         self._warn = warn
         self._writing = threading.Lock()  # from reading the list to writing it changed
         self._guard = threading.Lock()  # of the two that follow
+        self._stored: tuple[MadeToken, ...] | None = None
         self._noting: list[_Note] = []
         self._forgotten: set[str] = set()
+        self._reading = threading.Lock()
+        self._earlier: tuple[MadeToken, ...] | None = None  # those of earlier runs, once they were asked for
+        self._own: list[MadeToken] = []
+        self._gone: set[str] = set()
 
     def listed(self) -> tuple[MadeToken, ...]:
         """Those that may still be good, read now, in the order of their ids. BadShape when the list is not understood, ApiError when it cannot
         be read: both mean unknown, never that there are none."""
+        return self._still_good(_token(identity, raw) for identity, raw in sorted(self._store.read_state(TOKENS).items()))
+
+    def _still_good(self, tokens: t.Iterable[MadeToken]) -> tuple[MadeToken, ...]:
         now = self._clock.now()
-        tokens = (_token(identity, raw) for identity, raw in sorted(self._store.read_state(TOKENS).items()))
         with self._guard:
             return tuple(token for token in tokens if token.expires > now and token.id not in self._forgotten)
+
+    def _as_stored(self) -> tuple[MadeToken, ...]:
+        """The list as we wrote it last, else read: under the run lock nobody else writes it."""
+        return self.listed() if self._stored is None else self._still_good(self._stored)
 
     def note(self, token: MadeToken) -> None:
         """Put it on the list; to be called before the token exists. Raises like :meth:`listed`."""
@@ -185,6 +197,7 @@ class TokenList:
         with self._guard:
             self._forgotten.discard(token.id)
             self._noting.append(own)
+            self._own.append(token)
         with self._writing:
             if not own.settled:
                 self._write_notes()
@@ -197,7 +210,7 @@ class TokenList:
             notes, self._noting = self._noting, []
             forgotten = set(self._forgotten)
         try:
-            kept = {token.id: token for token in self.listed()}
+            kept = {token.id: token for token in self._as_stored()}
             self._write({**kept, **{note.token.id: note.token for note in notes}})
         except BaseException as error:
             for note in notes:
@@ -213,6 +226,7 @@ class TokenList:
         """Take one off that was deleted."""
         with self._guard:
             self._forgotten.add(token_id)
+            self._gone.add(token_id)
 
     def settle(self) -> None:
         """Write what was taken off, while the run lock is held. If that fails, entries stay whose tokens are gone: a later run sees that."""
@@ -222,23 +236,40 @@ class TokenList:
             if not forgotten:
                 return
             try:
-                self._write({token.id: token for token in self.listed()})
+                self._write({token.id: token for token in self._as_stored()})
             except TgpError as error:
                 self._warn(f"Deleted bootstrap tokens could not be taken off our list of tokens: {error}")
             with self._guard:
                 self._forgotten -= forgotten
 
-    def kept(self) -> tuple[MadeToken, ...]:
-        """As :meth:`listed`; none, with a warning, when the list cannot be read."""
-        try:
-            return self.listed()
-        except TgpError as error:
-            self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
-            return ()
+    def refresh(self) -> None:
+        """Read the list anew for the next :meth:`made_for`."""
+        with self._reading:
+            self._earlier = None
+        with self._writing:
+            self._stored = None
+
+    def made_for(self, machine: str) -> list[str]:
+        """Ids of its tokens: those that earlier runs noted, and those noted here. The list is read once, however many ask: under the run lock
+        nobody else notes any. When it cannot be read there is a warning, and tokens of earlier runs stay until they expire."""
+        with self._reading:
+            if self._earlier is None:
+                try:
+                    self._earlier = self.listed()
+                except TgpError as error:
+                    self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
+                    self._earlier = ()
+            known = self._earlier
+        with self._guard:
+            return list(
+                dict.fromkeys(token.id for token in (*known, *self._own) if token.machine == machine and token.id not in self._gone)
+            )
 
     def _write(self, tokens: t.Mapping[str, MadeToken]) -> None:
         state = {token.id: {"machine": token.machine, "expires": to_text(token.expires)} for token in tokens.values()}
+        self._stored = None  # until the answer is there
         self._store.write_state(TOKENS, state)
+        self._stored = tuple(tokens.values())
 
 
 class _Note:

@@ -39,7 +39,7 @@ def rejoin(task: Task) -> dict[str, t.Any]:
             return {**_result(context, claim), "changed": _approved(context, claim)}
         if task.check_mode:
             return _result(context, claim)
-        lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
+        context.lock = lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
         try:
             claim = _written(context, _claim(context, claim.name), task.params["dest"])
         finally:

@@ -210,6 +210,21 @@ def test_L12_a_token_that_cannot_be_taken_off_the_list_hinders_nothing(rig: Rig)
     assert rig.tokens() == [] and any("could not be taken off our list" in text for text in rig.warnings)
 
 
+def test_L12_the_end_of_many_machines_reads_the_list_of_tokens_once(build: t.Callable[..., Rig]) -> None:
+    rig = build()
+    rig.rent(nodes=3)
+    rig.join()
+    reads: list[str] = []
+    rig.watcher = lambda request: (
+        reads.append(request.url.path) if request.method == "GET" and request.url.path.endswith("tgp-state-tokens") else None
+    )
+    plan = rig.plan("destroy", all=True)
+    before = len(reads)
+    rig.run("teardown", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert len(rig.ledger()) == 3 and len(reads) - before == 1
+
+
 def test_L12_the_status_counts_tokens(rig: Rig) -> None:
     rig.rent()
     assert rig.run("info")["totals"]["tokens"] == 1

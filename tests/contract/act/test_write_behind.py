@@ -56,21 +56,21 @@ def test_L02_a_quick_boot_costs_one_write_of_its_claim(build: Build) -> None:
     writes = Writes(rig)
     assert rig.join()["machines"][0]["result"] == "ready"
     *others, (_when, record) = writes.made
-    assert [when for when, earlier in others if (when - booting(earlier)).total_seconds() < 30] == []
+    assert [when for when, earlier in others if (when - booting(earlier)).total_seconds() < 120] == []
     assert [line[1] for line in record["history"]][-3:] == ["Booting", "Joining", "Ready"]
     assert record["ip"] and record["mesh_device_id"] and record["mesh_seen"] and record["price_paid"]
 
 
-def test_L02_in_a_long_boot_facts_are_written_within_half_a_minute(build: Build) -> None:
+def test_L02_in_a_long_boot_facts_are_written_within_two_minutes(build: Build) -> None:
     rig = build(speed=SLOW)
-    rig.training["registrationTimeout"] = "3m"
+    rig.training["registrationTimeout"] = "5m"
     rig.behave("mesh_fails")
     rig.rent()
     writes = Writes(rig)
     assert rig.join()["machines"][0]["result"] == "failed"
     when, record = next(made for made in writes.made if made[1]["phase"] == "Booting")
     assert record["ip"] and record["deletion"] is None
-    assert (when - moment(record["phase_since"])).total_seconds() < 45
+    assert (when - moment(record["phase_since"])).total_seconds() < 145
     assert len(writes.made) <= 5
 
 

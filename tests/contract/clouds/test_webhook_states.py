@@ -21,7 +21,7 @@ from sandbox.clock import SimClock
 
 from .stands import WebhookStand
 
-AT_ONCE = 32
+AT_ONCE = 64
 ROOT = "https://power.test"
 BULK = f"{ROOT}/status"
 
@@ -55,7 +55,7 @@ def machine(name: str, **more: t.Any) -> Machine:
 
 
 def connected(service: Service, machines: t.Sequence[Machine], **more: t.Any) -> WebhookCloud:
-    return WebhookCloud(machines, transport=service.transport, clock=SimClock(speed=1000.0), **more)
+    return WebhookCloud(machines, transport=service.transport, **{"clock": SimClock(speed=1000.0), **more})
 
 
 # ---- side by side
@@ -121,8 +121,25 @@ def states(shown: t.Iterable[Instance]) -> list[str]:
 def test_L21_one_call_tells_the_states_of_all_machines() -> None:
     service, cloud = bulk(listed("off", "ON", "stopping"))
     assert states(cloud.instances()) == ["off", "on", "stopping"] and service.paths == ["/status"]
-    assert [offer.available for offer in cloud.offers()] == [1, 0, 0] and service.paths == ["/status"] * 2
-    assert "3 of 3 machines" in cloud.check().sentence and service.paths == ["/status"] * 3
+    assert [offer.available for offer in cloud.offers()] == [1, 0, 0] and service.paths == ["/status"]
+    assert "3 of 3 machines" in cloud.check().sentence and service.paths == ["/status"] * 2
+
+
+def test_L21_what_is_off_is_read_again_after_ten_seconds_and_after_a_call_of_ours() -> None:
+    """The plan reads machines and then what can be switched on: that is one look at each of them."""
+    clock = SimClock(speed=0.001)
+    service, cloud = bulk(listed("off", "off", "on"), clock=clock)
+    cloud.instances()
+    cloud.offers()
+    clock.advance(9)
+    cloud.offers()
+    assert len(service.paths) == 1
+    clock.advance(2)
+    cloud.offers()
+    assert len(service.paths) == 2
+    cloud.switch_off(machine("rack-2"))
+    cloud.offers()
+    assert service.paths[2:] == ["/rack-2/stop", "/status"]
 
 
 def test_L21_a_machine_that_the_answer_lacks_is_unknown_and_not_off() -> None:

@@ -63,12 +63,12 @@ def test_L02_what_counts_against_limits() -> None:
     assert not counts(claim(phase=P.FAILED, launch_started=None))
 
 
-def test_L02_facts_wait_half_a_minute_for_the_next_write_and_those_of_the_bill_not_at_all() -> None:
+def test_L02_facts_wait_two_minutes_for_the_next_write_and_those_of_the_bill_not_at_all() -> None:
     stored = claim(phase=P.PROVISIONING, instance_id="i-1")
     booting = advance(dataclasses.replace(stored, ip="192.0.2.1", mesh_device_id="d-1", mesh_seen=NOON), P.JOINING, NOON, "device")
-    assert write_due(stored, booting, NOON) == at("12:00:30")
+    assert write_due(stored, booting, NOON) == at("12:02:00")
     as_expected = dataclasses.replace(booting, price_paid=stored.reserved_price)
-    assert write_due(stored, as_expected, NOON) == at("12:00:30")
+    assert write_due(stored, as_expected, NOON) == at("12:02:00")
     for bill in ({"price_paid": Decimal("0.43")}, {"running_since": NOON}, {"interrupted_at": NOON}):
         assert write_due(stored, dataclasses.replace(booting, **bill), NOON) == NOON, bill
 

@@ -136,6 +136,15 @@ def test_keys_of_a_mapping_are_masked_too() -> None:
     assert redact_all({KEY: [{f"of {KEY}": 1}]}) == {MASK: [{f"of {MASK}": 1}]}
 
 
+def test_a_secret_that_is_registered_later_is_masked_from_then_on() -> None:
+    """Also the longer of two that begin alike, whichever came first."""
+    assert redact("late-secret-1 late-secret-10") == "late-secret-1 late-secret-10"
+    register("late-secret-1")
+    assert redact("late-secret-1 late-secret-10") == f"{MASK} {MASK}0"
+    register("late-secret-10")
+    assert redact("late-secret-1 late-secret-10") == f"{MASK} {MASK}"
+
+
 def test_a_secret_that_contains_another_is_masked_whole() -> None:
     register("0123456789abcdef", KEY)
     assert redact(f"<{KEY}>") == f"<{MASK}>"

@@ -377,7 +377,7 @@ def _transport(how: Access) -> httpx.BaseTransport | None:
         inner = httpx.HTTPTransport(
             verify=how.tls if how.tls is not None else False,
             proxy=how.proxy or None,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+            limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
         )
     except ImportError as error:  # httpx speaks to SOCKS by a library of its own
         raise MissingLibrary(

@@ -56,13 +56,16 @@ class Tailscale:
     # ---- the credential
 
     def check(self, tags: t.Sequence[str]) -> str:
-        """See Mesh. Raises Forbidden (details: cause scope or tag) when a scope is missing or a tag is certainly not to be had."""
+        """See Mesh. Raises Forbidden (details: cause scope or tag) when a scope is missing or a tag is certainly not to be had. Its
+        questions are asked side by side: a run waits for the answers before it rents."""
         check_tags(tags)
         self._session.bearer()
         self._check_scopes()
-        devices, keys = self.devices(), self.keys()
-        seen = f"tailscale: {self._credential.name} works, {len(devices)} devices and {len(keys)} keys are visible"
-        return f"{seen}; {verdict(self, tags)}." if tags else f"{seen}."
+        with ThreadPoolExecutor(max_workers=3, thread_name_prefix="mesh") as pool:
+            listed, keys_read = pool.submit(self.devices), pool.submit(self.keys)
+            judged = pool.submit(verdict, self, tags) if tags else None
+        seen = f"tailscale: {self._credential.name} works, {len(listed.result())} devices and {len(keys_read.result())} keys are visible"
+        return f"{seen}; {judged.result()}." if judged is not None else f"{seen}."
 
     def _check_scopes(self) -> None:
         granted = self._credential.scopes

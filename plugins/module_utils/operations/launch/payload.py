@@ -167,7 +167,7 @@ def enrol(
     mesh = context.clients.mesh()
     if mesh is not None and claim.mesh_key_id:
         mesh.delete_key(claim.mesh_key_id)
-    take_back_all(context, claim, context.once("tokens before the launch", context.records.tokens.kept))
+    take_back_all(context, claim)
     choice = node_class.mesh
     key = None
     tunnel = None
@@ -201,6 +201,7 @@ def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:
 
 def make_token(context: Context, machine: str, *, life_seconds: int, groups: str) -> Token:
     """A fresh one. It is noted first: a run that is killed in between leaves a note too many, never a token that is unknown."""
+    context.lock.renew_if_due()  # the list is another run's once the lock is lost
     while True:
         token = bootstrap_tokens.draw(machine, now=context.clock.now(), life_seconds=life_seconds)
         context.records.tokens.note(MadeToken(token.id, machine, t.cast(datetime, token.expires)))
@@ -216,10 +217,8 @@ def take_back(context: Context, token_id: str) -> bool:
     return existed
 
 
-def take_back_all(context: Context, claim: Claim, listed: t.Sequence[MadeToken] | None = None) -> None:
-    """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim. ``listed`` is our
-    list where it was read before."""
-    made = context.records.tokens.kept() if listed is None else listed
-    lost = (token.id for token in made if token.machine == claim.name)
+def take_back_all(context: Context, claim: Claim) -> None:
+    """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim."""
+    lost = context.records.tokens.made_for(claim.name)
     for token_id in dict.fromkeys((*((claim.token_id,) if claim.token_id else ()), *lost)):
         take_back(context, token_id)

@@ -11,7 +11,7 @@ from ...model import Claim
 
 #: Seconds for which a fact may stay unwritten. A ``status`` in another terminal shows it at most so much late, and a run that is killed
 #: loses no more, all of which the next run observes again. Most machines are usable before, so their facts cost no write of their own.
-MOST_UNWRITTEN = 30.0
+MOST_UNWRITTEN = 120.0
 
 
 def write_due(written: Claim, noted: Claim, since: datetime) -> datetime:

@@ -19,6 +19,7 @@ import math
 import os
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 from ansible.module_utils.basic import env_fallback
 
@@ -64,7 +65,8 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
     },
 }
 
-_SIDE_BY_SIDE = 32  # machines whose states are asked for at the same time
+_SIDE_BY_SIDE = 64  # machines whose states are asked for at the same time
+_STATES_SERVE = 10.0  # seconds
 _UNLISTED = "is not in the answer of the bulk status endpoint, so its state is unknown."
 _OPEN = (errors.ServerError, errors.LostAnswer)  # the call may have had its effect
 # Switching is idempotent by contract, so a call whose outcome is open, too, is sent once more.
@@ -110,6 +112,7 @@ class WebhookCloud(NothingBeside):
         self._machines = {machine.name: machine for machine in machines}
         self._node_ready = node_ready
         self._in_flight = dict(in_flight or {})
+        self._last_read: tuple[list[Instance], datetime | None] = [], None
         self._headers = {auth_header: auth_value} if auth_value else {}
         check_headers("webhook", self._headers)
         self._secret = signing_secret
@@ -141,7 +144,11 @@ class WebhookCloud(NothingBeside):
     # ---- reading
 
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
-        return [self._offer(machine, instance) for machine, instance in zip(self._machines.values(), self.instances(), strict=True)]
+        """What is off. States that were read a few seconds ago serve here, too: to ask each machine twice for one plan tells nothing new."""
+        known, asked = self._last_read
+        if asked is None or (self._clock.now() - asked).total_seconds() > _STATES_SERVE:
+            known = self.instances()
+        return [self._offer(machine, instance) for machine, instance in zip(self._machines.values(), known, strict=True)]
 
     def _offer(self, machine: Machine, instance: Instance) -> Offer:
         return Offer(
@@ -162,11 +169,14 @@ class WebhookCloud(NothingBeside):
 
     def instances(self) -> list[Instance]:
         """One call where a bulk status endpoint answers for all, else one for each machine, side by side."""
-        machines = list(self._machines.values())
+        machines, asked = list(self._machines.values()), self._clock.now()
         if self.bulk_status_endpoint:
             states = self._listed_states()
-            return [self._instance(machine, *states[machine.name]) for machine in machines]
-        return self._for_each(lambda machine: self._instance(machine, *self._state(machine)), machines)
+            read = [self._instance(machine, *states[machine.name]) for machine in machines]
+        else:
+            read = self._for_each(lambda machine: self._instance(machine, *self._state(machine)), machines)
+        self._last_read = read, asked
+        return read
 
     def instance(self, instance_id: str) -> Instance | None:
         machine = self._machines.get(instance_id)
@@ -176,7 +186,7 @@ class WebhookCloud(NothingBeside):
         return None
 
     def _for_each(self, ask: t.Callable[[Machine], _T], machines: t.Sequence[Machine]) -> list[_T]:
-        """``ask`` of each, at most 32 at a time. The first failure is raised."""
+        """``ask`` of each, at most 64 at a time. The first failure is raised."""
         if len(machines) < 2:
             return [ask(machine) for machine in machines]
         with ThreadPoolExecutor(max_workers=min(_SIDE_BY_SIDE, len(machines)), thread_name_prefix="status") as pool:
@@ -280,7 +290,7 @@ class WebhookCloud(NothingBeside):
             changed = self._post(machine.scale_up_endpoint, body)
         except errors.ApiError as error:
             raise _outcome(error, machine) from error
-        self._in_flight[machine.name] = "starting"
+        self._in_flight[machine.name], self._last_read = "starting", ([], None)
         return changed
 
     def _up_body(self, machine: Machine, config: str | None, mode: str) -> dict[str, t.Any]:
@@ -316,7 +326,7 @@ class WebhookCloud(NothingBeside):
     def switch_off(self, machine: Machine) -> bool:
         """Call the down endpoint; False = the service says that it was off already. Raises an ApiError."""
         changed = self._post(machine.scale_down_endpoint, {})
-        self._in_flight[machine.name] = "stopping"
+        self._in_flight[machine.name], self._last_read = "stopping", ([], None)
         return changed
 
     def machine(self, name: str) -> Machine:
