@@ -187,6 +187,12 @@ EDGES: dict[str, Edge] = {
         "still; min 1; change expireAfter 30m; run provision nodes=1; at made 0 1799; run reap; expect living 1; at made 0 1800; run reap; "
         "expect living 0",
     ),
+    "replaced before it expires": Edge(
+        "lambda",
+        "still; min 1; change expireAfter 30m; run provision nodes=1; at made 0 1499; run autoscale; expect living 1; at made 0 1500; "
+        "run autoscale; expect living 2; at made 1 120; run autoscale; rest 30; run autoscale; at made 0 1799; run autoscale; "
+        "expect living 2; at made 0 1800; run autoscale; expect living 1",
+    ),
     "expired and held": Edge(
         "lambda",
         "still; min 1; change expireAfter 30m; run provision nodes=1; hold 0; at made 0 2399; run reap; expect living 1; at made 0 2400; "

@@ -308,6 +308,7 @@ def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str
         "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{DISRUPTION_PATH}.expireAfter", None),
         "expire_jitter": _jitter(end, reader),
         "drift_policy": end.get("driftPolicy", "Report"),
+        "surge": end.get("surge", True),
         "gpu_loss_policy": end.get("gpuLossPolicy", "Keep"),
         "min_age": reader.duration(end.get("minAge"), f"{DISRUPTION_PATH}.minAge", 600),
         "idle_mode": end.get("idleMode", "workload"),

@@ -355,6 +355,7 @@ NODE_POOL = _document(
                     "driftPolicy": _said(
                         {"enum": list(DRIFT_POLICIES)}, "what becomes of machines made from an older class or pool"
                     ),
+                    "surge": _said(_YES_NO, "whether a machine that drifted or expires is replaced before its node is drained"),
                     "gpuLossPolicy": _said(
                         {"enum": list(GPU_LOSS_POLICIES)}, "what becomes of nodes that show some of their GPUs only"
                     ),

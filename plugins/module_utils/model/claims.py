@@ -104,6 +104,7 @@ class Claim:
     ``limits`` what it said (None = a claim of version 0.1), ``document_gone_since`` when a run first missed it there.
     ``worked_since`` is when the first pod was at work on its node; ``work_watched`` False: it was used before anybody noted that (a claim of
     an older version, or one made for a running machine).
+    ``replaces`` is the name of the machine in whose place this one comes; it means nothing once that machine is gone.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     """
 
@@ -152,6 +153,7 @@ class Claim:
     source_uid: str = ""
     limits: Limits | None = None
     document_gone_since: datetime | None = None
+    replaces: str = ""
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()

@@ -193,6 +193,7 @@ class Pool:
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
     ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
+    ``surge``: a machine that drifted or expires is replaced before it goes.
     ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
     read from, as :class:`Document` has it; ``source_uid``: the uid of an object."""
 
@@ -215,6 +216,7 @@ class Pool:
     expire_after: int | None = None
     expire_jitter: Decimal = Decimal(0)
     drift_policy: str = "Report"
+    surge: bool = True
     gpu_loss_policy: str = "Keep"
     utilization_threshold: Decimal = Decimal("0.5")
     replace_cheaper: Decimal = Decimal(0)

@@ -22,7 +22,8 @@ from .cost import budgets
 from .disruption import consolidation, drift, forced_disruption, idleness, interruption, voluntary
 from .garbage_collection import auxiliary_resources, document_gone, orphans
 from .plan_builder import Draft
-from .provisioning import gpu_health, launch_planner
+from .provisioning import gpu_health, launch_planner, replacements
+from .provisioning.reservations import LaunchCapacity
 from .scheduling import completed_requests, scale_up, unschedulable_pods
 
 
@@ -51,13 +52,15 @@ def _draft(situation: Situation) -> Draft:
     return Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Run:
-    """What the passes of one run share. ``unclaimed``: machines without a claim; ``run_id`` seeds the names of new machines."""
+    """What the passes of one run share. ``unclaimed``: machines without a claim; ``run_id`` seeds the names of new machines; ``capacity``:
+    what may be launched, with all of it reserved that this run launches, None in a mode that launches nothing."""
 
     draft: Draft
     unclaimed: list[orphans.Orphan]
     run_id: str
+    capacity: LaunchCapacity | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +117,17 @@ def _budgets(run: Run) -> None:
     purses = budgets.purses_of(run.draft, run.unclaimed)
     budgets.tell(run.draft, purses)
     budgets.act(run.draft, purses)
+
+
+def _launch(run: Run) -> None:
+    if run.draft.standing_by:
+        replacements.note_pods(run.draft)
+    launch = scale_up.scale_up if run.draft.situation.settings.mode == "autoscale" else launch_planner.launch
+    run.capacity = launch(run.draft, run.unclaimed, run.run_id)
+
+
+def _replacements(run: Run) -> replacements.Replacements:
+    return replacements.Replacements(run.draft, run.capacity, run.run_id)
 
 
 def _joins(run: Run) -> None:
@@ -255,7 +269,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "scale-up",
-        lambda run: scale_up.scale_up(run.draft, run.unclaimed, run.run_id),
+        _launch,
         ("autoscale",),
         reasons=(Reason.LAUNCH_FAILED,),
         after=("continue-drains", "note-completed-requests"),
@@ -264,7 +278,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("unschedulable-pods", lambda run: unschedulable_pods.keep(run.draft), (*_REAP_ONLY, "everything")),
     Pass(
         "launch",
-        lambda run: launch_planner.launch(run.draft, run.unclaimed, run.run_id),
+        _launch,
         ("provision", "everything"),
         reasons=(Reason.LAUNCH_FAILED,),
         after=("interruption", "continue-drains", "note-completed-requests"),
@@ -291,11 +305,11 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "drift",
-        lambda run: drift.replace_drifted(run.draft),
+        lambda run: drift.replace_drifted(run.draft, _replacements(run)),
         _REAP,
         reasons=(Reason.DRIFTED,),
-        after=("emptiness",),
-        why="as emptiness says",
+        after=("scale-up", "launch", "emptiness"),
+        why="as emptiness says; replacements are launched with what other launches leave",
     ),
     Pass(
         "consolidation",
@@ -304,6 +318,13 @@ PASSES: tuple[Pass, ...] = (
         reasons=(Reason.UNDERUTILIZED,),
         after=("emptiness", "gpu-replacement", "drift"),
         why="pods move only to nodes that no other pass ends",
+    ),
+    Pass(
+        "replacements",
+        lambda run: replacements.before_expiry(_replacements(run)),
+        _REAP,
+        after=("expiration", "scale-up", "launch", "emptiness", "drift", "consolidation"),
+        why="a machine that ends before it expires needs no replacement for that",
     ),
     # ---- what follows from the decisions
     Pass(

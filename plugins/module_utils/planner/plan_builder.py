@@ -14,12 +14,24 @@ from decimal import Decimal
 from ..model import Action, Claim, Deletion, Notice, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
 from ..model.reasons import ActionKind, Finding, Reason
 from .claim_sync import Settled
+from .claims.record import LIVE
 from .cluster_state import Situation
+from .disruption import surge
 from .garbage_collection.termination_steps import refilled
 
 SECOND_RUN_AFTER: t.Final = 60  # seconds between two runs that count as two: what must be seen twice is seen so far apart
 # reasons of reports that a machine stays, although
-_STAYS = frozenset({Finding.KEPT, Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.REPLACED, Reason.DOCUMENT_GONE})
+_STAYS = frozenset(
+    {
+        Finding.KEPT,
+        Reason.EXPIRED,
+        Reason.EMPTY,
+        Reason.DRIFTED,
+        Reason.UNDERUTILIZED,
+        Reason.REPLACED,
+        Reason.DOCUMENT_GONE,
+    }
+)
 
 
 @dataclasses.dataclass
@@ -52,6 +64,28 @@ class Draft:
         """Drained machines onto which work came before they were deleted, and which (planner/garbage_collection/termination_steps.py)."""
         reasons = {name: refilled(settled, self.situation) for name, settled in self.settled.items()}
         return {name: why for name, why in reasons.items() if why}
+
+    @functools.cached_property
+    def replacements(self) -> dict[str, str]:
+        """Machines that another one was launched for, and its name (planner/disruption/surge.py)."""
+        named = any(settled.claim.replaces for settled in self.settled.values())
+        return surge.replacements(self.settled) if named else {}
+
+    @functools.cached_property
+    def standing_by(self) -> dict[str, str]:
+        """Replacements that wait for the machine in whose place they come, and its name. No rule that can wait ends them meanwhile."""
+        return surge.standing_by(self.settled, self.situation) if self.replacements else {}
+
+    def is_extra(self, name: str) -> bool:
+        """Whether a machine does not count for its pool: it stands by, and the one in whose place it comes still counts."""
+        old = self.settled.get(self.standing_by.get(name, ""))
+        return old is not None and self.counts(old)
+
+    def counts(self, settled: Settled) -> bool:
+        """Whether a machine lives and nothing has been decided that ends it."""
+        decided = self.decisions.get(settled.claim.name)
+        going = decided is not None and decided.kind == ActionKind.DESTROY
+        return settled.claim.phase in LIVE and settled.claim.deletion is None and not going
 
     @property
     def now(self) -> datetime:
@@ -90,6 +124,11 @@ class Draft:
 
     def _decide(self, action: Action) -> None:
         self.decisions[action.name] = action
+
+    def explain(self, name: str, more: str) -> None:
+        """Add to what the decision about a claim says."""
+        action = self.decisions[name]
+        self.decisions[name] = dataclasses.replace(action, detail=f"{action.detail}; {more}")
 
     def report(self, name: str, reason: str, detail: str, *, pool: str = "", target: str = "") -> None:
         """Something a person should read; nothing is done about it."""

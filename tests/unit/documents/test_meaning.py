@@ -190,6 +190,7 @@ OTHER: dict[str, Json] = {
         "disruption.expireAfter": "1h",
         "disruption.expireJitter": "10%",
         "disruption.driftPolicy": "Replace",
+        "disruption.surge": False,
         "disruption.gpuLossPolicy": "Replace",
         "disruption.utilizationThreshold": "40%",
         "disruption.replaceCheaperPercent": 30,

@@ -15,6 +15,7 @@ _GONE = "deletion.reason"
 # Fields of a claim that a person would call a change, with what they are called
 _SHOWN = {
     "pool": "pool",
+    "replaces": "replaces",
     "lane": "lane",
     "offer": "offer",
     "phase": "phase",

@@ -37,6 +37,7 @@ _ADDED: dict[type, frozenset[str]] = {
             "document_gone_since",
             "worked_since",
             "work_watched",
+            "replaces",
         }
     ),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),

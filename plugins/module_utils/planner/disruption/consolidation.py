@@ -59,23 +59,27 @@ def consolidate(draft: Draft) -> None:
     if not pools or pods is None:
         return
     waiting = demand(pods, situation.pools, situation.settings, draft.now).pods
-    places = _Places(draft)
+    places = OtherNodes(draft)
     for pool in pools:
         _Pool(
             draft, pool, places, f"pod {waiting[0].namespace}/{waiting[0].name} waits for a place" if waiting else ""
         ).consolidate()
 
 
-class _Places:
-    """Where pods may go: our Ready nodes that stay, with the pods that were moved there in thought."""
+class OtherNodes:
+    """Where pods may go: our Ready nodes that stay, with the pods that were moved there in thought. What stands by for another machine
+    holds a place for the pods of that one. ``leaving``: machines that do not stay, beside those that this run ends."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, leaving: t.Container[str] = ()) -> None:
         self._draft = draft
+        self.replaced = set(draft.standing_by.values()) | {launch.claim.replaces for launch in draft.launches if launch.claim}
         self._gpu_resources = draft.situation.settings.gpu_resources
         self._nodes: dict[str, Settled] = {}
         self._moved: dict[str, list[Pod]] = {}
         for name, settled in draft.settled.items():
             if name in draft.decisions or settled.claim.phase is not Phase.READY or settled.node is None or blocking(settled.node):
+                continue
+            if name in draft.standing_by or name in leaving:
                 continue
             here = draft.situation.pods(settled.node) or ()
             if not use(settled.node, here, self._gpu_resources).claims:  # how much is free beside claims is not known
@@ -121,14 +125,18 @@ class _Places:
 class _Pool:
     """One pool with the policy."""
 
-    def __init__(self, draft: Draft, pool: Pool, places: _Places, waiting: str) -> None:
+    def __init__(self, draft: Draft, pool: Pool, places: OtherNodes, waiting: str) -> None:
         self.draft, self.pool, self.places, self.waiting = draft, pool, places, waiting
         self.grows = idleness.growth(draft, pool)
         self.floor = pool.min_nodes
 
     def consolidate(self) -> None:
         draft, pool = self.draft, self.pool
-        ready = [settled for settled in draft.undecided() if settled.claim.pool == pool.key and self._in_use(settled)]
+        ready = [
+            settled
+            for settled in draft.undecided()
+            if settled.claim.pool == pool.key and self._in_use(settled) and settled.claim.name not in draft.standing_by
+        ]
         spare = len(ready) - self.floor
         wanted: list[tuple[Claim, str]] = []
         most = voluntary.at_most(
@@ -194,6 +202,8 @@ class _Pool:
             return f"not yet {print_duration(after)}"
         if settled.node is not None and settled.node.name in self.places.receiving:
             return "it takes the pods of another node"
+        if settled.claim.name in self.places.replaced:
+            return "another machine comes in its place"
         return self.waiting or self.grows(settled.claim) or voluntary.against(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
 
     def _events(self, settled: Settled) -> t.Iterator[datetime | None]:

@@ -74,6 +74,8 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         claim = _note(draft, settled.claim, settled.node, idle)
         grows = growing(claim)
         against = idle.why if not idle.eligible else f"idle, but {grows}" if grows else ""
+        if claim.name in draft.standing_by and pool.key not in draft.hurried and not against:
+            against = f"idle, but it comes in the place of {draft.standing_by[claim.name]}"
         begun = settled.stored.deletion
         if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own step comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
@@ -86,7 +88,8 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
             candidates.append(voluntary.Candidate(claim, idle.since))
     room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
     bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
-    chosen = voluntary.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
+    counted = sum(1 for settled in usable if not draft.is_extra(settled.claim.name))
+    chosen = voluntary.choose(candidates, counted, pool.min_nodes, min(bounds, default=None))
     since = {candidate.claim.name: candidate.idle_since for candidate in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())

@@ -37,12 +37,18 @@ def room(draft: Draft, pool: Pool, reason: str) -> Room:
 
 
 def count(draft: Draft, pool: Pool) -> Count:
-    """The pool's nodes as a budget counts them. What this run has decided to terminate counts as going; a service is its own node."""
+    """The pool's nodes as a budget counts them. What this run has decided to terminate counts as going; a service is its own node; a
+    replacement does not count beside the machine in whose place it comes."""
     total = deleting = not_ready = 0
     for name, settled in draft.settled.items():
         claim = settled.claim
         node = settled.node or settled.stale_node
-        if claim.pool != pool.key or claim.phase not in _WITH_NODE or (node is None and not claim.is_service):
+        if (
+            claim.pool != pool.key
+            or claim.phase not in _WITH_NODE
+            or (node is None and not claim.is_service)
+            or draft.is_extra(name)
+        ):
             continue
         total += 1
         decided = draft.decisions.get(name)
@@ -124,10 +130,11 @@ def bound(draft: Draft, reason: str) -> int | None:
     return most if most is not None or reason == Reason.EMPTY else 1
 
 
-def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]]) -> None:
-    """Terminate the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
+def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]], waiting: int = 0) -> None:
+    """Terminate the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported.
+    ``waiting``: so many others wait for their replacement, and count against both."""
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
-    going = wanted[: at_most(allowed, most, len(wanted))]
+    going = wanted[: max(0, at_most(allowed, most, len(wanted) + waiting) - waiting)]
     total = count(draft, pool).total
     if mass_deletion_guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), total):
         going = ()

@@ -178,6 +178,7 @@ class Launches:
             settled for settled in self.draft.settled.values() if settled.recovery.what in RETRY and settled.claim.deletion is None
         ]
         self.room = _wanted_now(fresh, {settled.claim.name: settled.claim for settled in waiting})
+        self.replaced = {action.claim.replaces for action in fresh.actions if action.kind == ActionKind.LAUNCH and action.claim}
         self.indexes: dict[str, set[int]] = collections.defaultdict(set)
         for settled in self.draft.settled.values():
             if settled.claim.phase in LIVE:
@@ -209,14 +210,25 @@ class Launches:
         offer, rest, reason = self.capacity.find(planned, pool, node_class, step.needs.price_bound or Decimal(0))
         if offer is None:
             return "refused", reason, None
-        if current is None and self.room[planned.pool] <= 0:
-            return "refused", f"{planned.pool} has as many machines as it wants by now", None
+        if current is None and (full := self._full(planned)):
+            return "refused", full, None
         self.capacity.reserve(offer, pool, node_class)
-        self.room[planned.pool] -= 1 if current is None else 0
         claim = self._claim(step, planned, again or current, offer, rest, pool)
         added = t.cast(Decimal, offer.price_hour) - (current.price if current is not None else Decimal(0))
         action = Action(step.kind, step.name, step.reason, step.detail, pool=planned.pool, claim=claim, price_hour=added)
         return "applied", _price(step, offer), action
+
+    def _full(self, planned: Claim) -> str:
+        """Why no new machine is wanted any more; else it counts as the one that was. A replacement counts for nothing but its own machine."""
+        if planned.replaces:
+            if planned.replaces not in self.replaced:
+                return f"{planned.replaces} is not to be replaced any more"
+            self.replaced.remove(planned.replaces)
+        elif self.room[planned.pool] <= 0:
+            return f"{planned.pool} has as many machines as it wants by now"
+        else:
+            self.room[planned.pool] -= 1
+        return ""
 
     def as_of_now(self, claims: t.Sequence[Claim]) -> list[Claim]:
         """The planned claims with the prices that their offers have now; an offer that is gone has none."""
@@ -301,7 +313,7 @@ class Launches:
 def _wanted_now(fresh: Plan, waiting: t.Mapping[str, Claim]) -> collections.Counter[str]:
     """How many more machines each pool wants by a plan of this moment: what it would launch, and what it could not."""
     wanted: collections.Counter[str] = collections.Counter(
-        action.pool for action in fresh.actions if action.kind == ActionKind.LAUNCH
+        action.pool for action in fresh.actions if action.kind == ActionKind.LAUNCH and not (action.claim and action.claim.replaces)
     )
     for shortfall in fresh.shortfall:
         wanted[shortfall.pool] += shortfall.missing

@@ -47,7 +47,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     live.update(adopt(orphan.instance, orphan.node, situation).pool for orphan in orphans if orphan.case == "O2")
     live.update(pool.key for damaged in situation.damaged.values() if (pool := notices.pool(damaged, situation)) is not None)
     for pool in situation.pools:
-        wanted, by_number = _wants(draft, pool)
+        wanted, by_number = wants(draft, pool)
         missing = wanted - live[pool.key]
         if missing < 0 and pool.key in situation.specs.nodes and situation.settings.mode == "provision":
             draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
@@ -61,16 +61,24 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
 
 def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
     """Machines that count as wanted ones and that no step of this run makes usable: provision must not end as if they were (L-30)."""
-    claims = [settled for settled in draft.undecided() if settled.claim.pool == pool.key and settled.claim.phase in LIVE]
-    going_on = sum(1 for decision in draft.decisions.values() if decision.kind == ActionKind.RESUME and decision.pool == pool.key)
+    claims = [
+        settled
+        for settled in draft.undecided()
+        if settled.claim.pool == pool.key and settled.claim.phase in LIVE and not draft.is_extra(settled.claim.name)
+    ]
+    going_on = sum(
+        1
+        for decision in draft.decisions.values()
+        if decision.kind == ActionKind.RESUME and decision.pool == pool.key and not draft.is_extra(decision.name)
+    )
     adopted = sum(1 for other in draft.others if other.reason == Finding.ADOPTED and other.pool == pool.key)
-    reasons = [why for settled in claims if settled.recovery.what not in RETRY and (why := _unusable(draft, settled))]
+    reasons = [why for settled in claims if settled.recovery.what not in RETRY and (why := unusable(draft, settled))]
     lacking = counted - going_on - adopted - (len(claims) - len(reasons))
     if reasons and lacking > 0:
         draft.shortfall.append(Shortfall(pool.key, min(lacking, len(reasons)), "; ".join(reasons)))
 
 
-def _unusable(draft: Draft, settled: Settled) -> str:
+def unusable(draft: Draft, settled: Settled) -> str:
     """Why the machine of a claim that nothing is decided about is of no use now; empty when it is of use."""
     claim = settled.claim
     if claim.phase is not Phase.READY or settled.recovery.what == "missing":
@@ -82,7 +90,7 @@ def _unusable(draft: Draft, settled: Settled) -> str:
     return f"{claim.name}: its Node is {'missing' if settled.node is None else 'not Ready'}"
 
 
-def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
+def wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
     """How many machines a pool wants, and whether a person asked for that number. Who names pools wants nothing of the others."""
     situation = draft.situation
     if completed_requests.is_served(draft, pool):
@@ -101,39 +109,48 @@ def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
 
 def _drop_surplus(draft: Draft) -> None:
     """Launches of earlier runs that certainly made nothing are made anew only as far as the pool wants machines: none above ``replicas``,
-    and in mode everything none that no document and no number of this run asks for (L-29)."""
+    and in mode everything none that no document and no number of this run asks for (L-29). A replacement is made anew as long as the
+    machine in whose place it comes has to go."""
     situation = draft.situation
     again: dict[str, list[Claim]] = {}
     living: collections.Counter[str] = collections.Counter()
     for settled in draft.undecided():
-        if settled.claim.phase in BEFORE_READY and settled.claim.deletion is None and settled.recovery.what in RETRY:
+        name = settled.claim.name
+        if name not in draft.standing_by and is_made_anew(settled):
             again.setdefault(settled.claim.pool, []).append(settled.claim)
-        elif settled.claim.phase in LIVE:
+        elif settled.claim.phase in LIVE and not draft.is_extra(name):
             living[settled.claim.pool] += 1
     for pool in situation.pools:
         if pool.replicas is None and situation.settings.mode != "everything":
             continue
-        wanted, _by_number = _wants(draft, pool)
+        wanted, _by_number = wants(draft, pool)
         for claim in again.get(pool.key, [])[max(0, wanted - living[pool.key]) :]:
             draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {pool.key} wants {wanted} machines")
 
 
+def is_made_anew(settled: Settled) -> bool:
+    """Whether the claim is a launch that certainly made nothing, and that nobody has given up."""
+    return settled.claim.phase in BEFORE_READY and settled.claim.deletion is None and settled.recovery.what in RETRY
+
+
 def _resume(draft: Draft, capacity: LaunchCapacity) -> collections.Counter[str]:
-    """Decide about every claim that is not usable yet; returns how many machines each pool has or is getting."""
+    """Decide about every claim that is not usable yet; returns how many machines each pool has or is getting. A replacement does not count
+    beside the machine in whose place it comes."""
     live: collections.Counter[str] = collections.Counter()
     situation = draft.situation
     for settled in list(draft.undecided()):
         claim, pool = settled.claim, situation.pool(settled.claim)
         if claim.phase not in LIVE or claim.deletion is not None:
             continue
+        counted = 0 if draft.is_extra(claim.name) else 1
         if claim.phase is Phase.READY:
-            live[claim.pool] += 1
+            live[claim.pool] += counted
             continue
         late = overdue(claim, pool, situation.capability(claim), draft.now, settled.node) and not service.answers(claim, situation)
         if late and settled.recovery.what not in RETRY:
             draft.report(claim.name, Reason.FAILED_JOIN, "was not usable in time; reap.yml terminates it", pool=claim.pool)
             continue
-        live[claim.pool] += 1
+        live[claim.pool] += counted
         node_class = situation.node_class(claim)
         if pool is None or node_class is None:
             why = situation.specs.paused.get(claim.pool, "no document describes its pool in this run")
@@ -227,6 +244,7 @@ def add(
     run_id: str,
     reason: str = "Wanted",
     detail: str = "",
+    replaces: str = "",
 ) -> Claim:
     """Plan the launch of an offer that is reserved; the claim as it will be written."""
     gpus = _advertised(draft, pool)
@@ -237,6 +255,7 @@ def add(
     ]
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
+    claim = dataclasses.replace(claim, replaces=replaces)
     detail = "; ".join(filter(None, (_describe(offer), detail)))
     draft.launches.append(
         Action(ActionKind.LAUNCH, claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price)

@@ -37,6 +37,11 @@ class Use:
         more = {**self.gpus, resource: self.gpus.get(resource, 0) + offer.gpu_count}
         return Use(self.nodes + 1, self.cost + price, more)
 
+    def minus(self, offer: Offer, price: Decimal) -> Use:
+        """Without one machine like ``offer`` at ``price``, which it has."""
+        resource = gpu_resource(offer.model)
+        return Use(self.nodes - 1, self.cost - price, {**self.gpus, resource: self.gpus[resource] - offer.gpu_count})
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reserved:
@@ -54,6 +59,13 @@ class Reserved:
         if pool:
             pools[pool] = pools.get(pool, Use()).plus(offer, price)
         return Reserved(self.total.plus(offer, price), classes, pools)
+
+    def without(self, offer: Offer, price: Decimal, node_class: str, pool: str) -> Reserved:
+        """Without one machine that is counted."""
+        classes, pools = dict(self.classes), dict(self.pools)
+        classes[node_class] = classes[node_class].minus(offer, price)
+        pools[pool] = pools[pool].minus(offer, price)
+        return Reserved(self.total.minus(offer, price), classes, pools)
 
 
 def reserved(claims: t.Iterable[Claim]) -> Reserved:

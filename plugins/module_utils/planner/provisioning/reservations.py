@@ -91,6 +91,19 @@ class LaunchCapacity:
         serves: t.Callable[[Offer], bool] | None = None,
     ) -> tuple[Offer | None, tuple[Offer, ...], str]:
         """The best offer there is room for, reserved; the ones to try after it; or None and the reason. ``serves``: which will do."""
+        offer, rest, reason = self.best(pool, node_class, without, serves)
+        if offer is not None:
+            self.reserve(offer, pool, node_class)
+        return offer, rest, reason
+
+    def best(
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        without: t.Container[str] = (),
+        serves: t.Callable[[Offer], bool] | None = None,
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """What :meth:`take` takes, without reserving it."""
         first_reason = too_small = ""
         candidates = self.selection(pool, node_class).candidates
         for place, offer in enumerate(candidates):
@@ -103,7 +116,6 @@ class LaunchCapacity:
                 continue
             others = candidates[place + 1 :]
             rest = self._rest(others if serves is None else filter(serves, others), offer, pool, node_class, without)
-            self.reserve(offer, pool, node_class)
             return offer, rest, ""
         return None, (), first_reason or too_small or self.why_none(pool, node_class)
 
@@ -119,6 +131,19 @@ class LaunchCapacity:
     def against(self, offer: Offer, pool: Pool, node_class: NodeClass) -> str:
         """Why the offer must not be taken now; empty when it may."""
         return self._against(offer, pool, node_class, ())
+
+    def fits_instead(self, claim: Claim, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool] | None) -> bool:
+        """Whether there is an offer that only the limits forbid, and only as long as the machine of ``claim`` counts. What a spending
+        budget has paid does not come back with it."""
+        held = self.held.without(claim.offer, claim.price, claim.node_class, claim.pool)
+        for offer in self.selection(pool, node_class).candidates:
+            if (serves is not None and not serves(offer)) or self._unavailable(offer):
+                continue
+            address = "" if claim.peer is not None else self.addresses.against(self._hub(offer, node_class))
+            full = address or limits.room(offer, pool, node_class, held, self.situation.settings)
+            if not full and not self.purses.room(pool.key, node_class.name, offer.price_hour):
+                return True
+        return False
 
     def find(
         self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal
@@ -147,14 +172,17 @@ class LaunchCapacity:
     def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
         if offer_key(offer) in without:
             return "tried before"
-        if offer.available is not None and self.taken[offer_key(offer)] >= offer.available:
-            return "not available"
-        if not self.situation.rented(offer.cloud) and not self._is_off(offer):
+        if self._unavailable(offer):
             return "not available"
         full = self.addresses.against(self._hub(offer, node_class)) or limits.room(
             offer, pool, node_class, self.held, self.situation.settings
         )
         return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
+
+    def _unavailable(self, offer: Offer) -> bool:
+        if offer.available is not None and self.taken[offer_key(offer)] >= offer.available:
+            return True
+        return not self.situation.rented(offer.cloud) and not self._is_off(offer)
 
     def _is_off(self, offer: Offer) -> bool:
         """An own machine can be switched on when no claim uses it and its Node is not Ready."""

@@ -13,7 +13,6 @@ from decimal import Decimal
 from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, Tally, WaitingPod
 from ...model.reasons import Reason
 from ..claims.record import BEFORE_READY, LIVE
-from ..cluster_state import RETRY
 from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
@@ -27,15 +26,14 @@ from .offer_selection import Shop, buy
 from .pending_pods import Demand, demand
 
 
-def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
+def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapacity:
     """Launch for minNodes, replicas, GPURequests and waiting pods, under one set of limits. A machine that a pod is counted on is noted in
-    ``draft.counted_on``: it does not go for being idle."""
+    ``draft.counted_on``: it does not go for being idle. Returns the capacity with all of it reserved."""
     situation = draft.situation
     if situation.seen.pods is None:
         draft.warnings.append("The pods could not be read: no machine is rented for pods in this run.")
         unschedulable_pods.keep(draft)
-        launch_planner.launch(draft, orphans, run_id)
-        return
+        return launch_planner.launch(draft, orphans, run_id)
     resources = situation.settings.gpu_resources
     asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now)
     draft.warnings.extend(asked.warnings)
@@ -60,6 +58,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         _warn_of_slices(draft, pod, of_machine.get(where, "") if where else "")
     draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), reason=why) for pod, why in asked.unsupported)
     draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools, resources)
+    return launch_capacity
 
 
 def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
@@ -134,12 +133,12 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -
     again: dict[str, list[Claim]] = {}
     living: collections.Counter[str] = collections.Counter()
     for settled in draft.undecided():
-        pool = draft.situation.pool(settled.claim)
+        name, pool = settled.claim.name, draft.situation.pool(settled.claim)
         if pool is not None and pool.replicas is not None:
             continue  # its number is exact, whatever waits
-        if settled.claim.phase in BEFORE_READY and settled.claim.deletion is None and settled.recovery.what in RETRY:
+        if name not in draft.standing_by and launch_planner.is_made_anew(settled):
             again.setdefault(settled.claim.pool, []).append(settled.claim)
-        elif settled.claim.phase in LIVE:
+        elif settled.claim.phase in LIVE and not draft.is_extra(name):
             living[settled.claim.pool] += 1
     if not again:
         return
