@@ -189,6 +189,18 @@ def I26_a_lock_is_read_twice(sight: Sight, call: Call) -> str:
     return f"{taker} takes the lock of {holder}, {apart:.0f} s after its first reading" if apart < _SECOND_READING else ""
 
 
+def I27_one_replacement_each(sight: Sight, _call: Call) -> str:
+    """A machine that is there has at most one other that was launched in its place."""
+    claims = sight.claims()
+    named = collections.Counter(
+        one.get("replaces")
+        for one in claims.values()
+        if one.get("replaces") in claims and claims[one["replaces"]]["created"] < one["created"]
+    )
+    twice = [f"{name} has {number} replacements" for name, number in named.items() if number > 1]
+    return ", ".join(twice)
+
+
 BEFORE: dict[str, Check] = {
     "I-3": I03_only_ours_ends,
     "I-4": I04_a_ready_node_protects,
@@ -208,6 +220,7 @@ AFTER: dict[str, Check] = {
     "I-2": I02_nothing_is_booked_twice,
     "I-7": I07_no_name_twice,
     "I-15": I15_no_launch_on_a_used_up_budget,
+    "I-27": I27_one_replacement_each,
 }
 
 

@@ -135,6 +135,18 @@ def test_I01_bites_one_above_each_limit() -> None:
     )
 
 
+def test_I27_bites_on_a_second_replacement() -> None:
+    old = {"created": "2026-01-01T10:00:00Z", "replaces": ""}
+    new = {"created": "2026-01-01T11:00:00Z", "replaces": OURS}
+    names = [OURS, *(f"{OURS[:-1]}{place}" for place in (2, 3))]
+    both = World(claims=dict(zip(names, (old, new, new), strict=True)))
+    assert breaks(invariants.I27_one_replacement_each, both, call())
+    for claims in ((old, new, old), (new, new, new)):
+        assert not breaks(invariants.I27_one_replacement_each, World(claims=dict(zip(names, claims, strict=True))), call())
+    gone = World(claims=dict(zip(names[1:], (new, new), strict=True)))
+    assert not breaks(invariants.I27_one_replacement_each, gone, call()), "the old one is gone, so its name says nothing"
+
+
 def test_I02_bites_on_lines_too_many_and_too_few() -> None:
     line = {"ids": ["i-00001"], "name": OURS}
     assert not breaks(invariants.I02_nothing_is_booked_twice, World(ledger=[line]), call())
