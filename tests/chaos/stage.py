@@ -419,7 +419,7 @@ class Stage(Rig):
             case "provision":
                 if destroy:
                     step("teardown", names=destroy, orphans=orphans)
-                step("launch", names=launch, only_named=True, join=True)
+                step("launch", names=launch, only_named=True, join=True, wanted=plan.get("wanted") or {})
                 hubs()
                 if unjoined := said["launch"].get("unjoined"):
                     step("join", names=unjoined)
