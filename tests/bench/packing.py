@@ -52,6 +52,8 @@ def _timed(observation: Observation, specs: Specs, settings: Settings) -> tuple[
     started = time.perf_counter()
     made = plan(observation, specs, settings, CAPABILITIES, "run")
     seconds = time.perf_counter() - started
+    if not any(one.kind == "launch" for one in made.actions):
+        raise SystemExit(f"nothing is launched for {PODS} pods: {made.waiting[0].reason if made.waiting else made.problems}")
     return seconds, sum(one.kind == "launch" for one in made.actions), sum(1 for one in made.waiting if one.machine)
 
 
@@ -82,6 +84,8 @@ def _offer(number: int, chance: random.Random) -> Offer:
         vcpus=count * chance.choice((4, 8, 16)),
         memory_mib=count * chance.choice((16384, 32768, 65536)),
         disk_gib=100,
+        reliability=Decimal("0.995"),
+        traits={"inet-down": "900"},
         available=1,
         host_id=f"h{number}",
         seen=NOW,

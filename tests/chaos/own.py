@@ -18,8 +18,7 @@ CLOUD = "webhook"
 PRICE = "0.30"
 NAMES = ("rack-1", "rack-2", "rack-3", "rack-4")
 IN_USE = "rack-9"  # of the same list; its owner switched it on and works there
-LATE = {"rack-2": 40, "rack-4": 90}  # their power services know so many seconds late that a machine was switched
-MACHINES = [{"name": name, "gpus": 1, "boot": 20, "price": PRICE, "status_lag": LATE.get(name, 0)} for name in (*NAMES, IN_USE)]
+MACHINES = [{"name": name, "gpus": 1, "boot": 20, "price": PRICE} for name in (*NAMES, IN_USE)]
 
 
 def entries() -> list[dict[str, t.Any]]:

@@ -395,9 +395,8 @@ class NodeWait:
 
     def _gather(self, claims: list[str]) -> _Look:
         by_claim = {claim: self._evidence(claim) for claim in claims}
-        unwatched = self._trouble or any(claim.token_id not in self._by_token for claim in by_claim.values() if claim.running)
-        asked = any(evidence.running and evidence.token_id for evidence in by_claim.values())
-        return by_claim, self._requests() if asked and unwatched else []
+        tokens = {evidence.token_id for evidence in by_claim.values() if evidence.running and evidence.token_id}
+        return by_claim, self._requests() if self._trouble or any(token not in self._by_token for token in tokens) else []
 
     def _seen(self, look: _Look) -> None:
         self._looking = None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import timedelta
 
@@ -156,6 +157,9 @@ def test_a_list_that_is_older_than_the_answer_is_not_answered_again(cluster: Clu
     csr.requests(kube)
     lists = cluster.faults.add({"kind": "stale", "method": "GET", "path": f"^{csr.PATH}\\?limit=", "times": None})
     machine = Expected("gpu-1", "gpu-1", cluster.clock.now() + timedelta(seconds=22), lambda _node: [], token=token.id)
-    booting = Evidence(instance="active", running=True, token_id=token.id)
-    wait_for(kube, [machine], clock=cluster.clock, evidence=lambda _claim: booting)
+    other = dataclasses.replace(machine, name="gpu-2", claim="gpu-2", token="")  # the cluster answers its requests: they are listed
+    booting = {
+        name: Evidence(instance="active", running=True, token_id=one) for name, one in (("gpu-1", token.id), ("gpu-2", "abcdef"))
+    }
+    wait_for(kube, [machine, other], clock=cluster.clock, evidence=booting.__getitem__)
     assert lists.hits >= 3 and calls.count(f"PUT {csr.PATH}/one/approval") == 1
