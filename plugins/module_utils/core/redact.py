@@ -19,7 +19,9 @@ _MIN_LENGTH = 6  # shorter values would blank innocent text
 _known: dict[str, int] = {}  # value: the generation in which it was registered last
 _generation = 0
 _longest_first: tuple[str, ...] | None = None  # the known ones in the order in which they are masked; None = to be made anew
-_guard = threading.Lock()  # of these three: what was registered is masked from then on
+_masked: dict[str, str] = {}  # texts and what they became, with the secrets that are known now
+_REMEMBERED = 10_000  # texts; a result of many machines has the same names and words again and again
+_guard = threading.Lock()  # of these four: what was registered is masked from then on
 _BOOTSTRAP_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
 _WIREGUARD = re.compile(r"(?i)((?:private|preshared)_?key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9+/]{43}=")
@@ -34,23 +36,25 @@ _PATTERNS = (
 def register(*secrets: str | None) -> None:
     """Remember values that must never be printed, also without the blanks and line ends around them: what shows a line end shows it in its
     own way. Empty and very short values are ignored."""
-    global _longest_first
+    global _longest_first, _masked
     forms = (form for secret in secrets if secret for form in (secret, secret.strip()))
     new = {form: _generation for form in forms if len(form) >= _MIN_LENGTH}
     with _guard:
         _known.update(new)
         _longest_first = None
+        _masked = {}  # another one: who works with the old secrets remembers it in the old one
 
 
 def begin_generation(kept: int = 10) -> None:
     """For a process that lives on: forget values that were not registered in the last ``kept`` generations, such as access tokens of an
     hour ago. Without it each would make every text a little slower to check, for ever."""
-    global _generation, _longest_first
+    global _generation, _longest_first, _masked
     with _guard:
         _generation += 1
         for secret in [secret for secret, last in _known.items() if last <= _generation - kept]:
             del _known[secret]
         _longest_first = None
+        _masked = {}
 
 
 def _ordered() -> tuple[str, ...]:
@@ -64,6 +68,18 @@ def _ordered() -> tuple[str, ...]:
 
 def redact(text: str) -> str:
     """``text`` with every known secret and everything that looks like one masked."""
+    masked = _masked  # before the secrets are read
+    if type(text) is not str:  # words of an enumeration, and Ansible's own kinds of text
+        return _mask(text)
+    if (known := masked.get(text)) is not None:
+        return known
+    found = _mask(text)
+    if len(masked) < _REMEMBERED and len(text) < 500:
+        masked[text] = found
+    return found
+
+
+def _mask(text: str) -> str:
     for secret in _ordered():
         if secret in text:
             text = text.replace(secret, MASK)

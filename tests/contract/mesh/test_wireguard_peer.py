@@ -67,7 +67,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[HubMachin
     yield machine
     for secret in SECRETS:  # other tests of this process may print them
         redact._known.pop(secret, None)
-    redact._longest_first = None
+    redact._longest_first, redact._masked = None, {}
 
 
 def test_S1_32_a_peer_that_another_controller_has_just_added_stays(hub: HubMachine) -> None:
