@@ -168,14 +168,10 @@ class TokenList:
         self._clock = clock
         self._warn = warn
         self._writing = threading.Lock()  # from reading the list to writing it changed
+        self._stored: tuple[MadeToken, ...] | None = None  # as read or written last
         self._guard = threading.Lock()  # of the two that follow
-        self._stored: tuple[MadeToken, ...] | None = None
         self._noting: list[_Note] = []
         self._forgotten: set[str] = set()
-        self._reading = threading.Lock()
-        self._earlier: tuple[MadeToken, ...] | None = None  # those of earlier runs, once they were asked for
-        self._own: list[MadeToken] = []
-        self._gone: set[str] = set()
 
     def listed(self) -> tuple[MadeToken, ...]:
         """Those that may still be good, read now, in the order of their ids. BadShape when the list is not understood, ApiError when it cannot
@@ -188,8 +184,10 @@ class TokenList:
             return tuple(token for token in tokens if token.expires > now and token.id not in self._forgotten)
 
     def _as_stored(self) -> tuple[MadeToken, ...]:
-        """The list as we wrote it last, else read: under the run lock nobody else writes it."""
-        return self.listed() if self._stored is None else self._still_good(self._stored)
+        """The list as we wrote it last, else read, once: under the run lock nobody else writes it. Its caller holds ``_writing``."""
+        if self._stored is None:
+            self._stored = self.listed()
+        return self._still_good(self._stored)
 
     def note(self, token: MadeToken) -> None:
         """Put it on the list; to be called before the token exists. Raises like :meth:`listed`."""
@@ -197,7 +195,6 @@ class TokenList:
         with self._guard:
             self._forgotten.discard(token.id)
             self._noting.append(own)
-            self._own.append(token)
         with self._writing:
             if not own.settled:
                 self._write_notes()
@@ -226,7 +223,6 @@ class TokenList:
         """Take one off that was deleted."""
         with self._guard:
             self._forgotten.add(token_id)
-            self._gone.add(token_id)
 
     def settle(self) -> None:
         """Write what was taken off, while the run lock is held. If that fails, entries stay whose tokens are gone: a later run sees that."""
@@ -243,27 +239,20 @@ class TokenList:
                 self._forgotten -= forgotten
 
     def refresh(self) -> None:
-        """Read the list anew for the next :meth:`made_for`."""
-        with self._reading:
-            self._earlier = None
+        """Read the list anew when it is needed next."""
         with self._writing:
             self._stored = None
 
     def made_for(self, machine: str) -> list[str]:
         """Ids of its tokens: those that earlier runs noted, and those noted here. The list is read once, however many ask: under the run lock
         nobody else notes any. When it cannot be read there is a warning, and tokens of earlier runs stay until they expire."""
-        with self._reading:
-            if self._earlier is None:
-                try:
-                    self._earlier = self.listed()
-                except TgpError as error:
-                    self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
-                    self._earlier = ()
-            known = self._earlier
-        with self._guard:
-            return list(
-                dict.fromkeys(token.id for token in (*known, *self._own) if token.machine == machine and token.id not in self._gone)
-            )
+        with self._writing:
+            try:
+                tokens = self._as_stored()
+            except TgpError as error:
+                self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
+                return []
+        return [token.id for token in tokens if token.machine == machine]
 
     def _write(self, tokens: t.Mapping[str, MadeToken]) -> None:
         state = {token.id: {"machine": token.machine, "expires": to_text(token.expires)} for token in tokens.values()}
