@@ -52,9 +52,10 @@ def _timed(observation: Observation, specs: Specs, settings: Settings) -> tuple[
     started = time.perf_counter()
     made = plan(observation, specs, settings, CAPABILITIES, "run")
     seconds = time.perf_counter() - started
-    if not any(one.kind == "launch" for one in made.actions):
+    launches = sum(one.kind == "launch" for one in made.actions)
+    if not launches:
         raise SystemExit(f"nothing is launched for {PODS} pods: {made.waiting[0].reason if made.waiting else made.problems}")
-    return seconds, sum(one.kind == "launch" for one in made.actions), sum(1 for one in made.waiting if one.machine)
+    return seconds, launches, sum(1 for one in made.waiting if one.machine)
 
 
 def _world(chance: random.Random) -> tuple[Observation, Specs]:

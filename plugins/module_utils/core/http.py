@@ -48,6 +48,7 @@ _BY_STATUS: dict[int, type[errors.ApiError]] = {
 }
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _READS = frozenset({"GET", "HEAD"})
+CONNECTIONS = {"max_connections": 128, "max_keepalive_connections": 64}  # of one client, whose threads are fewer
 _WHOLE = 10  # times the timeout: how long a whole answer may take to come in, as long as something comes
 _NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError", "InvalidURL")
 
@@ -196,7 +197,7 @@ class Api:
                 verify=trusted() if verify is True and cert is None and transport is None else verify,
                 cert=cert,
                 timeout=_timeouts(timeout),
-                limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
+                limits=httpx.Limits(**CONNECTIONS),
                 follow_redirects=False,
                 trust_env=transport is None and not _spared(self.base_url),
             )

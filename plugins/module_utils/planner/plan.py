@@ -119,10 +119,9 @@ def _budgets(run: Run) -> None:
     budgets.act(run.draft, purses)
 
 
-def _launch(run: Run) -> None:
+def _launch(run: Run, launch: t.Callable[[Draft, t.Sequence[orphans.Orphan], str], LaunchCapacity]) -> None:
     if run.draft.standing_by:
         replacements.note_pods(run.draft)
-    launch = scale_up.scale_up if run.draft.situation.settings.mode == "autoscale" else launch_planner.launch
     run.capacity = launch(run.draft, run.unclaimed, run.run_id)
 
 
@@ -269,7 +268,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "scale-up",
-        _launch,
+        lambda run: _launch(run, scale_up.scale_up),
         ("autoscale",),
         reasons=(Reason.LAUNCH_FAILED,),
         after=("continue-drains", "note-completed-requests"),
@@ -278,7 +277,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("unschedulable-pods", lambda run: unschedulable_pods.keep(run.draft), (*_REAP_ONLY, "everything")),
     Pass(
         "launch",
-        _launch,
+        lambda run: _launch(run, launch_planner.launch),
         ("provision", "everything"),
         reasons=(Reason.LAUNCH_FAILED,),
         after=("interruption", "continue-drains", "note-completed-requests"),

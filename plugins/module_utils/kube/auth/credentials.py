@@ -19,7 +19,7 @@ from datetime import datetime, timedelta, timezone
 
 from ...core.clock import to_text
 from ...core.errors import InvalidInput, MissingLibrary, lazy
-from ...core.http import Api, check_headers
+from ...core.http import CONNECTIONS, Api, check_headers
 from ...core.redact import register
 from ...core.task import Task
 from ..client import Kube, explain
@@ -377,7 +377,7 @@ def _transport(how: Access) -> httpx.BaseTransport | None:
         inner = httpx.HTTPTransport(
             verify=how.tls if how.tls is not None else False,
             proxy=how.proxy or None,
-            limits=httpx.Limits(max_connections=128, max_keepalive_connections=64),
+            limits=httpx.Limits(**CONNECTIONS),
         )
     except ImportError as error:  # httpx speaks to SOCKS by a library of its own
         raise MissingLibrary(
