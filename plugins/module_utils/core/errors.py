@@ -238,8 +238,18 @@ def _without(text: str) -> str:
 _UNUSED_PARTS = {"httpx": "httpx._main"}
 
 
+# Held while a library is imported. Parts of jinja2 import each other: of two threads that begin at different parts, one meets a module that
+# is not complete, and its import fails although the library is there.
+_importing = threading.RLock()
+
+
 def library(name: str) -> types.ModuleType:
     """Import a library without its unused part. httpx does without that by itself where rich is not installed."""
+    with _importing:
+        return _imported(name)
+
+
+def _imported(name: str) -> types.ModuleType:
     part = _UNUSED_PARTS.get(name)
     if part is None or name in sys.modules:
         return importlib.import_module(name)
@@ -254,17 +264,22 @@ class _Lazy:
     def __init__(self, name: str, package: str) -> None:
         self._name = name
         self._package = package
+        self._module: types.ModuleType | None = None  # once it is complete
 
     def __getattr__(self, attribute: str) -> t.Any:
+        if self._module is None or sys.modules.get(self._name) is not self._module:
+            self._module = self._import()
+        return getattr(self._module, attribute)
+
+    def _import(self) -> types.ModuleType:
         try:
-            module = library(self._name)
+            return library(self._name)
         except ImportError as error:
             raise MissingLibrary(
                 f"The Python library {self._package} is needed and could not be imported: {error}.",
                 remedy=f"Install it into the interpreter that runs the module: pip install {self._package}.",
                 library=self._package,
             ) from error
-        return getattr(module, attribute)
 
 
 def lazy(name: str, package: str = "") -> t.Any:
@@ -275,7 +290,7 @@ def lazy(name: str, package: str = "") -> t.Any:
 def is_there(package: str) -> bool:
     """Whether an optional library can be imported."""
     try:
-        importlib.import_module(package)
+        library(package)
     except ImportError:
         return False
     return True

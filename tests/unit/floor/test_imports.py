@@ -145,3 +145,38 @@ def test_bytecode_is_kept(tmp_path: Path) -> None:
     for plugin in ("action.in_process", "inventory.nodes"):
         again = {name for name in compiled(plugin) & first if not name.startswith(("action/", "module_utils/core/"))}
         assert again == set()
+
+
+_PACKAGE = f"""
+import json, sys, threading, time
+from pathlib import Path
+from {UTILS}.core.errors import is_there, lazy
+folder = Path(sys.argv[1]) / "circle"
+folder.mkdir()
+(folder / "__init__.py").write_text("from .part import value\\n")
+(folder / "part.py").write_text("value = 1\\n")
+sys.path.insert(0, sys.argv[1])
+class Slow:
+    def find_spec(name, path=None, target=None):
+        if name == "circle":
+            time.sleep(0.3)
+sys.meta_path.insert(0, Slow)
+failed = []
+def use(name):
+    try:
+        assert is_there(name) and lazy(name).value == 1
+    except BaseException as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=use, args=(name,)) for name in ("circle", "circle.part", "circle.part")]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(json.dumps(failed))
+"""
+
+
+def test_threads_that_use_parts_of_a_library_first_do_not_meet_half_of_it(tmp_path: Path) -> None:
+    """A package that imports its part, imported by one thread, and the part by another: each would wait for the other, which Python ends with
+    an error. It happens with jinja2."""
+    assert process(_PACKAGE, str(tmp_path), cache=tmp_path / "bytecode") == [[]]
