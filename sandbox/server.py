@@ -25,10 +25,13 @@ from .box import KUBERNETES, Box
 from .clock import SimClock
 from .cluster import Cluster
 from .kube import KubeServer
+from .kube.server import KEPT_OPEN
 from .scenario import Scenario
 from .wsgi import App
 
 _THREADS = 24
+# asked once for each machine: a delayed answer holds a thread, and those of a real service hold up no other
+_OF_MANY = {"webhook": 128, "tailscale": 128}
 _CREDENTIALS = (
     "LAMBDA_API_KEY",
     "VAST_API_KEY",
@@ -57,6 +60,7 @@ class Port:
         self._server = wsgi.Server(
             ("127.0.0.1", 0), app, numthreads=threads, request_queue_size=256, timeout=30, shutdown_timeout=1
         )
+        self._server.keep_alive_conn_limit = KEPT_OPEN
         if name == "mesh_proxy":
             self._server.ConnectionClass = mesh_proxy.ProxyConnection
         self._server.error_log = _log  # type: ignore[method-assign, assignment]
@@ -132,7 +136,7 @@ class Served:
         apps: dict[str, App] = {**box.apps, "control": control.app(box)}
         for name, app in apps.items():
             if name != KUBERNETES:
-                self._ports[name] = Port(name, app)
+                self._ports[name] = Port(name, app, _OF_MANY.get(name, _THREADS))
                 environment[_ADDRESSES[name]] = self._ports[name].url
         box.machines.login_servers.add(environment["TAILSCALE_API_URL"])
         secrets_file = str(self.folder / "talos-secrets.yaml")

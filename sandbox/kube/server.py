@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import os
 import select
 import shutil
+import socket
 import ssl
 import tempfile
 import threading
@@ -16,12 +18,46 @@ import typing as t
 from datetime import datetime
 
 from cheroot import wsgi
+from cheroot.server import HTTPConnection
 from cheroot.ssl.builtin import BuiltinSSLAdapter
 
 if t.TYPE_CHECKING:
     from .api import KubeApi
 
+KEPT_OPEN = 1024  # idle connections of a port: real servers close none in use, and a new one costs both sides a handshake
 App = t.Callable[[dict[str, t.Any], t.Callable[..., t.Any]], t.Iterable[bytes]]
+
+
+_NO_TLS = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+class _Adapter(BuiltinSSLAdapter):  # type: ignore[misc]
+    """Leaves the handshake to the thread that serves the connection. In the thread that accepts connections, all would wait for each slow
+    client, which those of a real server do not."""
+
+    def wrap(self, sock: t.Any) -> tuple[ssl.SSLSocket, dict[str, str]]:
+        return self.context.wrap_socket(sock, do_handshake_on_connect=False, server_side=True), {}
+
+    def environ_of(self, sock: ssl.SSLSocket) -> dict[str, str]:
+        """What requests of this client have in their environment: its certificate, if it has shown one."""
+        shown = sock.getpeercert(binary_form=True)
+        return {"wsgi.url_scheme": "https", **({"SSL_CLIENT_CERT": ssl.DER_cert_to_PEM_cert(shown).strip()} if shown else {})}
+
+
+class _Connection(HTTPConnection):  # type: ignore[misc]
+    """Begins with its handshake."""
+
+    def communicate(self) -> bool:
+        if not self.ssl_env:
+            try:
+                self.socket.do_handshake()
+            except OSError as error:
+                if getattr(error, "reason", "") == "HTTP_REQUEST":
+                    with contextlib.suppress(OSError):
+                        socket.socket.sendall(self.socket, _NO_TLS)
+                return False
+            self.ssl_env = self.server.ssl_adapter.environ_of(self.socket)
+        return bool(super().communicate())
 
 
 class _Gateway(wsgi.Gateway_10):
@@ -60,7 +96,7 @@ def dated(app: App, now: t.Callable[[], datetime]) -> App:
 class KubeServer:
     """``url`` answers between ``start`` and ``stop``. ``app`` may be the API's own or that wrapped by a middleware."""
 
-    def __init__(self, api: KubeApi, port: int = 0, app: App | None = None, threads: int = 64) -> None:
+    def __init__(self, api: KubeApi, port: int = 0, app: App | None = None, threads: int = 128) -> None:
         self._api = api
         self._folder = tempfile.mkdtemp(prefix="kube-")
         pems = api.certificates()
@@ -73,7 +109,9 @@ class KubeServer:
             ("127.0.0.1", port), dated(app or api.app, api.now), numthreads=threads, request_queue_size=512, timeout=60
         )
         self._server.gateway = _Gateway
-        adapter = BuiltinSSLAdapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])
+        self._server.ConnectionClass = _Connection
+        self._server.keep_alive_conn_limit = KEPT_OPEN
+        adapter = _Adapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])
         adapter.context.verify_mode = ssl.CERT_OPTIONAL  # kubelets come with a client certificate, others with a token
         self._server.ssl_adapter = adapter
         setattr(self._server, "error_log", lambda *_args, **_more: None)  # noqa: B010
