@@ -18,6 +18,7 @@ import ipaddress
 import json
 import os
 import socket
+import threading
 import time
 import typing as t
 from datetime import timezone
@@ -48,7 +49,8 @@ _BY_STATUS: dict[int, type[errors.ApiError]] = {
 }
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _READS = frozenset({"GET", "HEAD"})
-CONNECTIONS = {"max_connections": 128, "max_keepalive_connections": 64}  # of one client, whose threads are fewer
+CONNECTIONS = {"max_connections": 128, "max_keepalive_connections": 128}  # of one pool, whose threads are fewer
+_POOLS = 16
 _WHOLE = 10  # times the timeout: how long a whole answer may take to come in, as long as something comes
 _NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError", "InvalidURL")
 
@@ -153,6 +155,32 @@ def check_headers(service: str, headers: t.Mapping[str, str]) -> None:
             )
 
 
+class _Clients:
+    """The connections of one account, in ``count`` pools. httpx looks through all connections of a pool for each request: among those of a
+    hundred threads that takes more time than the requests. A thread keeps to one pool, which is made when it is used first."""
+
+    def __init__(self, make: t.Callable[[], httpx.Client], count: int) -> None:
+        self._make, self._count = make, count
+        self._guard = threading.Lock()
+        self._pools: dict[int, httpx.Client] = {}
+        self.is_closed = False
+        self.of_thread()  # what is wrong with the address or the environment is met here
+
+    def of_thread(self) -> httpx.Client:
+        """That of the calling thread. After :meth:`close` it takes no request."""
+        number = threading.get_native_id() % self._count
+        with self._guard:
+            if number not in self._pools:
+                self._pools[number] = next(iter(self._pools.values())) if self.is_closed else self._make()
+            return self._pools[number]
+
+    def close(self) -> None:
+        with self._guard:
+            self.is_closed = True
+            for client in self._pools.values():
+                client.close()
+
+
 class Api:
     """One account of one service.
 
@@ -189,7 +217,8 @@ class Api:
             raise errors.InvalidInput(f"{service}: the address {base_url!r} is not an http(s) URL.", remedy="Write https://host.")
         check_headers(service, headers or {})
         try:
-            self._client = httpx.Client(
+            make = functools.partial(
+                httpx.Client,
                 base_url=self.base_url,
                 headers={"accept": "application/json", "user-agent": "tgp.gpu", **(headers or {})},
                 auth=auth,
@@ -201,6 +230,7 @@ class Api:
                 follow_redirects=False,
                 trust_env=transport is None and not _spared(self.base_url),
             )
+            self._clients = _Clients(make, _POOLS if transport is None else 1)
         except httpx.InvalidURL as error:
             raise errors.InvalidInput(
                 f"{service}: the address {base_url!r} is not a URL: {error}.", remedy="Write https://host."
@@ -212,7 +242,7 @@ class Api:
             ) from error
 
     def close(self) -> None:
-        self._client.close()
+        self._clients.close()
 
     # ---- verbs
 
@@ -272,9 +302,10 @@ class Api:
         self.take_turn(request.pace)
         operation = redact(f"{request.method} {request.path}")  # errors are kept in claims, and an address may hold a secret
         try:
-            built = request.built(self._client)
+            client = self._clients.of_thread()
+            built = request.built(client)
             before = self.clock.now()
-            response = self._client.send(built, stream=True)
+            response = client.send(built, stream=True)
             compare(self.clock, self.service, response.headers, before, self.clock.now())
             body = self._body(response, request.timeout or self._timeout)
             text = body.decode(response.encoding or "utf-8", "replace")
@@ -303,7 +334,7 @@ class Api:
 
     def _after_close(self, operation: str, error: RuntimeError) -> Exception:
         """A thread that follows something may want one more answer when the run is over and its connections are closed."""
-        if not self._client.is_closed:
+        if not self._clients.is_closed:
             return error
         return errors.ApiError(f"{self.service}: {operation} was not sent: the connections are closed.", service=self.service)
 
@@ -366,7 +397,7 @@ class _Lines:
         self._api, self._path, self._params, self._timeout = api, path, params, timeout
 
     def __enter__(self) -> t.Iterator[str]:
-        client = self._api._client
+        client = self._api._clients.of_thread()
         request = client.build_request("GET", self._path, params=self._params, timeout=httpx.Timeout(self._timeout, connect=10.0))
         try:
             self._response = client.send(request, stream=True)

@@ -74,7 +74,7 @@ class NodeOutcome:
 
 
 _LOOK_EVERY = 5.0  # seconds between two looks at clouds, mesh and certificate requests
-_WORKERS = 49  # nodes finished at a time, and one look
+_WORKERS = 97  # nodes finished at a time, and one look
 _OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the launch is another machine's
 
 

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -271,6 +272,46 @@ def test_a_network_in_no_proxy_is_kept(monkeypatch: pytest.MonkeyPatch, spared: 
         client.close()
         server.shutdown()
         server.server_close()
+
+
+def test_a_thread_keeps_its_connection_and_many_threads_share_some_pools() -> None:
+    class Kept(Page):
+        protocol_version = "HTTP/1.1"
+        callers: t.ClassVar[list[t.Any]] = []
+
+        def do_GET(self) -> None:
+            self.callers.append(self.client_address)
+            self.send_response(200)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Kept)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    client = Api("cluster", f"http://127.0.0.1:{server.server_port}", clock=Clock())
+    try:
+        assert [client.get("/") for _ in range(5)] == [{}] * 5
+        assert len(set(Kept.callers)) == 1
+        with ThreadPoolExecutor(40) as pool:
+            assert list(pool.map(client.get, ["/"] * 80)) == [{}] * 80
+        assert 1 < len(client._clients._pools) <= 16
+    finally:
+        client.close()
+        server.shutdown()
+        server.server_close()
+    late: list[object] = []
+    for _ in range(20):  # threads whose pool was never made, too
+        thread = threading.Thread(target=lambda: late.append(_refused(client)))
+        thread.start()
+        thread.join()
+    assert late == ["cluster: GET / was not sent: the connections are closed."] * 20
+
+
+def _refused(client: Api) -> str:
+    try:
+        return str(client.get("/"))
+    except errors.ApiError as error:
+        return error.message
 
 
 def test_an_answer_that_never_ends_is_a_lost_one() -> None:

@@ -121,11 +121,6 @@ class NodeJoins:
     def _on_ready(self, name: str, node: Node) -> None:
         """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
         claim = self._tracker.claims[name]
-        if claim.lane is Lane.TALOS and claim.token_id and (closed := refused(self.context.kube, node.name)):
-            self.context.warn(
-                f"{name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to every "
-                "control plane address beside 6443 (mesh policy, firewall). A Talos node without it reboots after 70 minutes."
-            )
         pool = self.context.specs.pool_of(claim.pool)
         opening = _opening(node)
         offering = advertise(self.context.kube, node, NEUTRAL_GPU, advertised(claim, pool))  # before pods may come
@@ -142,6 +137,7 @@ class NodeJoins:
             base=offering,
         )
         now = self.context.clock.now()
+        self._check_talos(claim, node)
         self._tracker.take_facts(name)
         self._tracker.take_back(claim)
 
@@ -156,6 +152,14 @@ class NodeJoins:
         self.context.progress.step(
             name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud
         )
+
+    def _check_talos(self, claim: Claim, node: Node) -> None:
+        """A warning of a Talos node that nobody can talk to. Pods may come by then: they do not need its API."""
+        if claim.lane is Lane.TALOS and claim.token_id and (closed := refused(self.context.kube, node.name)):
+            self.context.warn(
+                f"{claim.name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to "
+                "every control plane address beside 6443 (mesh policy, firewall). A Talos node without it reboots after 70 minutes."
+            )
 
 
 def _opening(node: Node) -> dict[str, t.Any]:

@@ -34,7 +34,7 @@ from ..teardown.duplicate_instances import give_back, give_back_rejected
 from .payload import Enrolment, enrol, payload_for
 
 _MAX_OFFERS = 25
-_WORKERS = 48
+_WORKERS = 96
 _FOR_THIS_RUN = frozenset({"quota", "balance", "auth"})  # what would be said to every other claim, too
 _ALARM = {
     "auth": "does not take our key: nothing more is rented there in this run. Check the key and its rights.",
