@@ -45,9 +45,11 @@ class Records:
     def remember(self, claim: Claim) -> None:
         """Keep the record as last written, with the facts that are not written yet, so that a later failure reports the truth."""
         self._written[claim.name] = claim
+        self._once.forget("claimed")
 
     def forget(self, claim: Claim) -> None:
         self._written.pop(claim.name, None)
+        self._once.forget("claimed")
 
     def current(self, claim: Claim) -> Claim:
         return self._written.get(claim.name, claim)
@@ -59,7 +61,7 @@ class Records:
 
     def refresh(self) -> None:
         """Read claims and tokens anew at their next use."""
-        self._once.forget("claims")
+        self._once.forget("claims", "claimed")
         self.tokens.refresh()
 
     # ---- states
@@ -113,7 +115,8 @@ class Records:
 
     def owner(self, instance: Instance) -> Owner:
         """Whose a machine is, by the records as they are now."""
-        store = Store(self._cluster_id, self._once("generations", self.generations), claimed(self.known_claims()))
+        generations = self._once("generations", self.generations)
+        store = Store(self._cluster_id, generations, self._once("claimed", lambda: claimed(self.known_claims())))
         return owner_of(instance, CAPABILITIES.get(instance.cloud), store)
 
     def is_ours(self, instance: Instance) -> bool:

@@ -57,10 +57,17 @@ class ConfigMapStore(Careful):
         return self.claim_records()[0]
 
     def claim_records(self) -> ClaimRecords:
-        entries, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
+        entries, _version = self._kube.collect(PATH, self._claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
         claims = [self.note(claim) for claim in entries if isinstance(claim, Claim)]
         broken = [entry for entry in entries if isinstance(entry, DamagedClaim)]
         return sorted(claims, key=lambda claim: claim.name), sorted(broken, key=lambda record: record.name)
+
+    def _claim_or_damaged(self, raw: Json) -> Claim | DamagedClaim:
+        """The claim as it is known, where it is still of that version: a run lists all claims more than once."""
+        known = self._known.get(raw["metadata"]["name"].removeprefix("tgp-claim-"))
+        if known is not None and known.version == raw["metadata"].get("resourceVersion"):
+            return known
+        return _claim_or_damaged(raw)
 
     def claim(self, name: str) -> Claim | None:
         raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")

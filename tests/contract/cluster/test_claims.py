@@ -19,10 +19,11 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError, BadShape, Conflict, InvalidInput, LostAnswer
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.store import configmap
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.store.directory import DirectoryStore
 from ansible_collections.tgp.gpu.plugins.module_utils.store.open_store import open_store
-from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore
+from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore, decode_claim
 
 from .conftest import UID, Cluster, make_claim, make_task
 
@@ -74,6 +75,26 @@ def test_a_stale_writer_is_refused_and_changes_nothing(fresh: Fresh) -> None:
         fresh().remove(first)
     (read,) = fresh().claims()
     assert read == second and read.instance_id == "501"
+
+
+def test_a_claim_is_read_anew_once_another_writer_has_changed_it(fresh: Fresh) -> None:
+    """A run lists all claims more than once."""
+    store = fresh()
+    mine = [store.write(make_claim(f"tgp-a1b2c3d4-pool-{number:05d}")) for number in range(3)]
+    assert store.claims() == mine == store.claims()
+    theirs = fresh().write(dataclasses.replace(mine[1], instance_id="501"))
+    fresh().remove(mine[2])
+    assert store.claims() == [mine[0], theirs] == fresh().claims()
+
+
+def test_a_claim_of_a_version_that_is_known_is_not_read_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ConfigMapStore(cluster.client())
+    for number in range(3):
+        store.write(make_claim(f"tgp-a1b2c3d4-pool-{number:05d}"))
+    other, decoded = ConfigMapStore(cluster.client()), []
+    monkeypatch.setattr(configmap, "decode_claim", lambda *given: decoded.append(given[2]) or decode_claim(*given))
+    assert other.claims() == other.claims() == store.claims()
+    assert len(decoded) == 3
 
 
 def test_remove_is_final_and_may_be_repeated(fresh: Fresh) -> None:

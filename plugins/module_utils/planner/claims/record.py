@@ -101,100 +101,136 @@ def _types(kind: type) -> dict[str, t.Any]:
     return t.get_type_hints(kind)
 
 
+_Reader = t.Callable[[t.Any], t.Any]
+
+
+class _Odd(Exception):
+    """What is wrong with a value, and where below the one that is read."""
+
+    def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.remedy = what, where, remedy
+
+
 def _decode(kind: type, content: t.Any, path: str, leave_out: frozenset[str] = frozenset()) -> t.Any:
-    if not isinstance(content, t.Mapping):
-        raise InvalidInput(f"{path}: an object was expected, not {content!r}.")
-    expected = {name: hint for name, hint in _types(kind).items() if name not in leave_out}
-    for name in content:
-        if name not in expected:
-            raise InvalidInput(f"{path}.{name}: unknown field.")
-    for name in expected:
-        if name not in content and name not in _later(kind):
-            raise InvalidInput(f"{path}.{name}: the field is missing.")
-    return kind(**{name: _value(expected[name], value, f"{path}.{name}") for name, value in content.items()})
+    try:
+        return _object(kind, leave_out)(content)
+    except _Odd as odd:
+        raise InvalidInput(f"{path}{odd.where}: {odd.what}", remedy=odd.remedy) from odd
+
+
+# Readers are made once for each type: a run reads thousands of values of the same few types.
 
 
 @functools.cache
-def _later(kind: type) -> frozenset[str]:
-    """Fields that came after the first version of the record: a claim written before them is read with their defaults."""
-    return _ADDED.get(kind, frozenset())
+def _object(kind: type, leave_out: frozenset[str] = frozenset()) -> _Reader:
+    readers = {name: _reader(hint) for name, hint in _types(kind).items() if name not in leave_out}
+    later = _ADDED.get(kind, frozenset())  # a claim written before them is read with their defaults
+
+    def read(content: t.Any) -> t.Any:
+        if not isinstance(content, t.Mapping):
+            raise _Odd(f"an object was expected, not {content!r}.")
+        for name in content:
+            if name not in readers:
+                raise _Odd("unknown field.", f".{name}")
+        for name in readers:
+            if name not in content and name not in later:
+                raise _Odd("the field is missing.", f".{name}")
+        return kind(**{name: _below(f".{name}", readers[name], value) for name, value in content.items()})
+
+    return read
 
 
-def _value(hint: t.Any, value: t.Any, path: str) -> t.Any:
+def _below(step: str, read: _Reader, value: t.Any) -> t.Any:
+    try:
+        return read(value)
+    except _Odd as odd:
+        raise _Odd(odd.what, step + odd.where, odd.remedy) from odd
+
+
+@functools.cache
+def _reader(hint: t.Any) -> _Reader:
     origin = t.get_origin(hint)
     if origin in (t.Union, types.UnionType):
-        if value is None:
-            return None
-        inner = [item for item in t.get_args(hint) if item is not type(None)]
-        return _value(inner[0], value, path)
+        (inner, *_more) = [_reader(item) for item in t.get_args(hint) if item is not type(None)]
+        return lambda value: None if value is None else inner(value)
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        return _texts(value, path)
+        return _texts
     if origin is frozenset:
         (inner_hint,) = t.get_args(hint)
-        return frozenset(_items((inner_hint, ...), value, path))
+        items = _items((inner_hint, ...))
+        return lambda value: frozenset(items(value))
     if origin is tuple:
-        return _items(t.get_args(hint), value, path)
+        return _items(t.get_args(hint))
     if dataclasses.is_dataclass(hint):
-        return _decode(t.cast(type, hint), value, path)
-    return _scalar(hint, value, path)
+        return lambda value: _object(t.cast(type, hint))(value)  # made when it is needed: a type may contain itself
+    return _scalar(hint)
 
 
-def _items(hints: tuple[t.Any, ...], value: t.Any, path: str) -> tuple[t.Any, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise InvalidInput(f"{path}: a list was expected, not {value!r}.")
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        return tuple(_value(hints[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if len(value) != len(hints):
-        raise InvalidInput(f"{path}: {len(hints)} items were expected, not {len(value)}.")
-    return tuple(_value(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(zip(hints, value, strict=True)))
+def _items(hints: tuple[t.Any, ...]) -> _Reader:
+    every = _reader(hints[0]) if len(hints) == 2 and hints[1] is Ellipsis else None
+    readers = () if every is not None else tuple(_reader(hint) for hint in hints)
+
+    def read(value: t.Any) -> tuple[t.Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise _Odd(f"a list was expected, not {value!r}.")
+        if every is not None:
+            return tuple(_below(f"[{index}]", every, item) for index, item in enumerate(value))
+        if len(value) != len(readers):
+            raise _Odd(f"{len(readers)} items were expected, not {len(value)}.")
+        return tuple(_below(f"[{index}]", one, item) for index, (one, item) in enumerate(zip(readers, value, strict=True)))
+
+    return read
 
 
-def _texts(value: t.Any, path: str) -> dict[str, str]:
+def _texts(value: t.Any) -> dict[str, str]:
     if not isinstance(value, t.Mapping) or not all(isinstance(entry, str) for entry in value.values()):
-        raise InvalidInput(f"{path}: an object of texts was expected, not {value!r}.")
+        raise _Odd(f"an object of texts was expected, not {value!r}.")
     return dict(value)
 
 
-def _scalar(hint: t.Any, value: t.Any, path: str) -> t.Any:
-    if hint is datetime:
-        return _time(value, path)
-    if hint is time:
-        return _time_of_day(value, path)
-    if hint is Decimal:
-        return _decimal(value, path)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+def _scalar(hint: t.Any) -> _Reader:
+    own = {datetime: _time, time: _time_of_day, Decimal: _decimal}.get(hint)
+    if own is not None:
+        return own
+
+    def word(value: t.Any) -> t.Any:
         try:
             return hint(value)
         except ValueError as error:
-            raise InvalidInput(f"{path}: {value!r} is not one of {', '.join(item.value for item in hint)}.") from error
-    if type(value) is not hint:
-        raise InvalidInput(f"{path}: {getattr(hint, '__name__', hint)} was expected, not {value!r}.")
-    return value
+            raise _Odd(f"{value!r} is not one of {', '.join(item.value for item in hint)}.") from error
+
+    def exact(value: t.Any) -> t.Any:
+        if type(value) is not hint:
+            raise _Odd(f"{getattr(hint, '__name__', hint)} was expected, not {value!r}.")
+        return value
+
+    return word if isinstance(hint, type) and issubclass(hint, enum.Enum) else exact
 
 
-def _time(value: t.Any, path: str) -> datetime:
+def _time(value: t.Any) -> datetime:
     try:
         return parse_time(value)
     except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error.message}", remedy=error.remedy) from error
+        raise _Odd(error.message, remedy=error.remedy) from error
 
 
-def _time_of_day(value: t.Any, path: str) -> time:
+def _time_of_day(value: t.Any) -> time:
     try:
         return time.fromisoformat(value)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{path}: {value!r} is not a time of day.") from error
+        raise _Odd(f"{value!r} is not a time of day.") from error
 
 
-def _decimal(value: t.Any, path: str) -> Decimal:
+def _decimal(value: t.Any) -> Decimal:
     if not isinstance(value, str):
-        raise InvalidInput(f"{path}: an amount as text was expected, not {value!r}.")
+        raise _Odd(f"an amount as text was expected, not {value!r}.")
     try:
         amount = Decimal(value)
     except InvalidOperation as error:
-        raise InvalidInput(f"{path}: {value!r} is not an amount.") from error
+        raise _Odd(f"{value!r} is not an amount.") from error
     if not amount.is_finite():
-        raise InvalidInput(f"{path}: {value!r} is not an amount.")
+        raise _Odd(f"{value!r} is not an amount.")
     return amount
 
 
