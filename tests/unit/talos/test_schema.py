@@ -11,6 +11,8 @@ import importlib.util
 import json
 import pathlib
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jsonschema
 import pytest
@@ -29,6 +31,25 @@ def test_the_packed_schema_is_the_published_file():
     header = b"blob %d\0" % len(published)
     notice = (ROOT / "schemas" / "talos-config.schema.NOTICE.md").read_text()
     assert hashlib.sha1(header + published, usedforsecurity=False).hexdigest() in notice
+
+
+def test_threads_that_need_the_schema_first_decode_it_once(monkeypatch):
+    """Python fills the table of base85 while another thread reads it already, and calls its letters bad."""
+    decoded = []
+
+    def slowly():
+        decoded.append(1)
+        time.sleep(0.05)
+        return json.dumps({"$defs": {"a": {}}}).encode()
+
+    monkeypatch.setattr(validate.schema_data, "text", slowly)
+    validate._definitions.cache_clear()
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(lambda _: validate.definitions(), range(8))) == [{"a": {}}] * 8
+    finally:
+        validate._definitions.cache_clear()
+    assert len(decoded) == 1
 
 
 def test_the_packed_module_is_what_the_script_makes():

@@ -11,6 +11,7 @@ import difflib
 import functools
 import json
 import re
+import threading
 import typing as t
 
 from ...core.errors import InvalidInput
@@ -236,9 +237,18 @@ class SchemaFault:
     text: str
 
 
-@functools.cache
+_decoding = threading.Lock()
+
+
 def definitions() -> Schema:
-    """The definitions of the schema, decoded once per process."""
+    """The definitions of the schema, decoded once per process. Threads that need them at the same time wait for one of them: each would take
+    as long, and Python's base85 fails where two threads use it for the first time."""
+    with _decoding:
+        return _definitions()
+
+
+@functools.cache
+def _definitions() -> Schema:
     return t.cast(Schema, json.loads(schema_data.text())["$defs"])
 
 
