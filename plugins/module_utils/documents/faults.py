@@ -183,7 +183,7 @@ class DocumentOrigin(str, enum.Enum):
 class Document:
     """``place`` names it for people. ``source`` is the id of what was read: a file or folder as given, or one list of the cluster's API;
     empty for a document that no later run can look up again (inline). ``uid`` and ``deletion`` (deletionTimestamp) are those of an
-    object."""
+    object. ``field`` says where a field of a document of a file stands."""
 
     place: str
     mapping: t.Mapping[str, t.Any]
@@ -191,6 +191,7 @@ class Document:
     source: str = ""
     uid: str = ""
     deletion: datetime | None = None
+    field: t.Callable[[str], str] | None = None
 
 
 # ---- in which line of a file a fault stands

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 import typing as t
 
 from ..core.errors import InvalidInput
@@ -17,6 +16,7 @@ from ..planner.scheduling.capacity import EPHEMERAL
 from .faults import Document, DocumentOrigin, by_origin, check_class, dotted, faults, forbidden, namespace_of, validator
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import REQUEST_NAMESPACE, node_pool, request
+from .objects import wrong_kind
 from .reading import Fault, Reader
 from .schemas import KINDS
 
@@ -102,7 +102,7 @@ class _Reading:
         self._namespace = defaults.namespace
         self._good: list[tuple[str, Document]] = []
         self._partly: list[tuple[Document, SoundParts]] = []
-        self._origins: dict[tuple[bool, str], DocumentOrigin] = {}
+        self._first: dict[tuple[bool, str], Document] = {}  # by whether it is a class, and key
 
     def look_at(self, document: Document, allow_commands: t.Sequence[str]) -> None:
         """Hold the document against its schema and its origin, and note what it is about. One that repeats the name of another of a more
@@ -114,9 +114,8 @@ class _Reading:
             self.obscure.add(document.source)
             return
         of, key = subject
-        if self._origins.setdefault((of == "GPUNodeClass", key), document.origin) is not document.origin:
-            noun = "classes" if of == "GPUNodeClass" else "pools"
-            self._named_twice(document, f"there are two {noun} named {key}. Rename one.")
+        if self._first.setdefault((of == "GPUNodeClass", key), document).origin is not document.origin:
+            self._two(document, of, key)
             return
         if of != "GPUNodeClass":
             self.inventory.setdefault(document.source, []).append(key)
@@ -124,13 +123,33 @@ class _Reading:
                 self.deleted.add(key)
         if kind:
             self._good.append((kind, document))
+            self._place_of(kind, key, document)
         else:
             self._note(of, key, self.problems[before].sentence)
             if (parts := sound_parts(of, document.mapping)) is not None:
                 self._partly.append((document, parts))
 
+    def _place_of(self, kind: str, key: str, document: Document) -> None:
+        """A warning when a document of a kind without namespaces names one, as kustomize writes it."""
+        given = document.mapping["metadata"].get("namespace", REQUEST_NAMESPACE)
+        if kind != "GPUNodePool" and given != REQUEST_NAMESPACE:
+            text = (
+                f"a {kind} has no namespace, so {given} does not belong to its name, which is {key}. "
+                f"Secrets that it names are in {REQUEST_NAMESPACE} unless they name a namespace."
+            )
+            self.warnings.append(f"{document.place}: metadata.namespace: {text}")
+
     def _note(self, kind: str, key: str, problem: str) -> None:
         (self.bad_classes if kind == "GPUNodeClass" else self.paused).setdefault(key, problem)
+
+    def _two(self, document: Document, kind: str, key: str) -> None:
+        """A fault: another document has the same name. It stands at the later one and names the first."""
+        is_class = kind == "GPUNodeClass"
+        first = self._first[is_class, key]
+        other = first.field("metadata.name") if first.field else first.place
+        self._named_twice(
+            document, f"there are two {'classes' if is_class else 'pools'} named {key}, here and in {other}. Rename one."
+        )
 
     def _named_twice(self, document: Document, text: str) -> None:
         self.problems.append(Fault(document.place, text, "metadata.name"))
@@ -146,7 +165,7 @@ class _Reading:
                 document.mapping, reader, self._machines, of_operator=document.origin is DocumentOrigin.OPERATOR
             )
             if parsed_class.name in self.classes:
-                self._named_twice(document, f"there are two classes named {parsed_class.name}. Rename one.")
+                self._two(document, kind, parsed_class.name)
             self.classes[parsed_class.name] = parsed_class
             if len(self.problems) > before:
                 self._note(kind, parsed_class.name, self.problems[before].sentence)
@@ -166,12 +185,14 @@ class _Reading:
                 check_class(document, pool, self.classes.get(pool.node_class), reader)
             else:
                 own_class, pool = request(document.mapping, reader, self._machines)
-                if own_class.name in self.classes:
+                if pool.key in self.pools:
+                    pass  # said below
+                elif own_class.name in self.classes:
                     self._named_twice(document, f"a class named {own_class.name} exists. Rename the request or the class.")
                 else:
                     self.classes[own_class.name] = own_class
             if pool.key in self.pools:
-                self._named_twice(document, f"there are two pools named {pool.key}. Rename one.")
+                self._two(document, kind, pool.key)
             self.pools[pool.key] = dataclasses.replace(pool, source=document.source, source_uid=document.uid)
             if len(self.problems) > before:
                 self._note(kind, pool.key, self.problems[before].sentence)
@@ -253,10 +274,7 @@ def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[Fa
     """The document's kind if it is valid by its schema and says what its origin may; otherwise its faults are noted."""
     source, kind = document.place, document.mapping.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        near = difflib.get_close_matches(str(kind), KINDS, n=1, cutoff=0.5)
-        remedy = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(KINDS)}, of apiVersion {API_VERSION}."
-        problem = f"{kind!r} is not a known kind of document." if kind else "this field is missing."
-        problems.append(Fault(source, f"{problem} {remedy}", "kind"))
+        problems.append(Fault(source, wrong_kind(kind, document.mapping.get("apiVersion")), "kind"))
         return ""
     document_faults = [Fault(source, text) for text in faults(kind, document.mapping)] or forbidden(kind, document, allow_commands)
     problems += document_faults

@@ -260,8 +260,9 @@ def _document(kind: str, metadata: Schema, spec: Schema, title: str) -> Schema:
 
 
 def _metadata(*, namespaced: bool) -> Schema:
+    scope = _NAME if namespaced else _said(_NAME, "accepted as the API accepts it; the kind has no namespace")
     own = {"name": _NAME, "labels": _STRINGS, "annotations": _STRINGS, **_SERVER_FIELDS}
-    return _object({**own, "namespace": _NAME} if namespaced else own, ("name",))
+    return _object({**own, "namespace": scope}, ("name",))
 
 
 NODE_CLASS = _document(

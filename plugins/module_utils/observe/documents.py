@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import glob
 import os
 import typing as t
@@ -14,6 +15,7 @@ from ..core.clock import from_text
 from ..core.errors import ApiError, InvalidInput, NotFound, lazy
 from ..core.task import Task
 from ..documents.faults import Document, DocumentOrigin, line_of
+from ..documents.objects import Skipped, items_of, report, skipped
 from ..documents.parse import refuse, understand
 from ..kube.client import Kube
 from ..model import Machine, Source, Specs
@@ -36,7 +38,7 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Specs:
     collected = _Found()
     for entry in task.params.get("documents") or []:
         if isinstance(entry, dict):
-            collected.documents.append(Document("inline document", entry))
+            collected.inline(entry)
         else:
             collected.path(str(entry))
     if task.params.get("documents_from_cluster"):
@@ -53,13 +55,21 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Specs:
         sources=collected.sources,
     )
     specs = dataclasses.replace(specs, faults={**collected.faults, **specs.faults})
-    specs, more = collected.with_lines(specs, [*warnings, *more])
+    specs, more = collected.with_lines(specs, [*collected.notes, *warnings, *more])
     if strict:
         unread = [source.problem for name, source in collected.sources.items() if source.problem and not source.quiet]
         refuse([*unread, *(sentence for sentences in specs.faults.values() for sentence in sentences)])
     for warning in more:
         task.warn(warning)
     return specs
+
+
+class _InFile(t.NamedTuple):
+    """Where a document stands: number from 1, and place in a List."""
+
+    path: str
+    number: int
+    inner: str = ""
 
 
 class _Found:
@@ -69,7 +79,14 @@ class _Found:
         self.documents: list[Document] = []
         self.sources: dict[str, Source] = {}
         self.faults: dict[str, tuple[str, ...]] = {}
-        self._files: dict[str, tuple[str, int]] = {}  # path and number of a document by its place
+        self.notes: list[str] = []
+        self._files: dict[str, _InFile] = {}  # by the place of a document
+        self._skipped: list[tuple[str, Skipped]] = []  # since the last note
+
+    def inline(self, mapping: t.Mapping[str, t.Any]) -> None:
+        """A document written inline, or a List of them."""
+        self._objects("inline document", mapping)
+        self._note("inline documents")
 
     def path(self, path: str) -> None:
         """Documents of a file, of all YAML files of a folder, or of a glob pattern; ``~`` is understood."""
@@ -85,15 +102,17 @@ class _Found:
             return
         before = len(self.documents)
         whole = all([self._file(file, source) for file in files])
+        note = self._note(path)
         if not whole:
             self.sources[source] = Source(problem=f"{path} could not be read in whole.", quiet=True)  # its faults are reported
         elif len(self.documents) == before:
-            self.sources[source] = Source(problem=f"{path} holds no document.")
+            self.sources[source] = Source(problem=f"{path} holds no document{f' of ours. {note}' if note else '.'}")
         else:
             self.sources.setdefault(source, Source())
 
     def _file(self, path: str, source: str) -> bool:
         """Add what the file holds; False when it could not be read to its end."""
+        whole = True
         try:
             with open(path, encoding="utf-8") as file:
                 for number, document in enumerate(yaml.safe_load_all(file), start=1):
@@ -102,16 +121,44 @@ class _Found:
                     if not isinstance(document, dict):
                         self._fault(path, f"document {number} is not a mapping but a {type(document).__name__}.")
                         return False
-                    place = f"{path}#{number}"
-                    self._files[place] = (path, number)
-                    self.documents.append(Document(place, document, source=source))
+                    whole &= self._objects(f"{path}#{number}", document, source, _InFile(path, number))
         except (OSError, UnicodeDecodeError) as error:
             self._fault(path, f"cannot be read: {error}.")
             return False
         except yaml.YAMLError as error:
             self._fault(path, f"is not valid YAML: {' '.join(str(error).split())}.")
             return False
+        return whole
+
+    def _objects(self, place: str, mapping: t.Mapping[str, t.Any], source: str = "", file: _InFile | None = None) -> bool:
+        """Add the document, or each item of a List; False when the List is not one. Objects of other programs are left out."""
+        if file is not None:
+            self._files[place] = file
+        try:
+            for path, item in items_of(mapping):
+                spot = f"{place} {path}" if path else place
+                if file is not None:
+                    self._files[spot] = file._replace(inner=path)
+                if (other := skipped(item, file.path if file else "")) is not None:
+                    self._skipped.append((spot, other))
+                else:
+                    field = functools.partial(self._field, spot) if file is not None else None
+                    self.documents.append(Document(spot, item, source=source, field=field))
+        except InvalidInput as error:
+            self._fault(place, str(error))
+            return False
         return True
+
+    def _note(self, path: str) -> str:
+        """The line on what was skipped there; empty when nothing was."""
+        if not self._skipped:
+            return ""
+        folder = os.path.expanduser(path)
+        folder = folder if os.path.isdir(folder) else os.path.dirname(folder)
+        places = [(place.removeprefix(os.path.join(folder, "")), entry) for place, entry in self._skipped]
+        self._skipped = []
+        self.notes.append(report(path, places))
+        return self.notes[-1]
 
     def _fault(self, place: str, sentence: str) -> None:
         self.faults[place] = (*self.faults.get(place, ()), f"{place}: {sentence}")
@@ -134,16 +181,20 @@ class _Found:
         """Zero where there is none."""
         if place not in self._files:
             return 0
-        path, number = self._files[place]
+        path, number, inner = self._files[place]
         try:
             with open(path, encoding="utf-8") as file:
                 where = sentence.removeprefix(f"{place}: ").removeprefix("The group ").partition(": ")[0]
-                return line_of(file.read(), number, where) or 0
+                return line_of(file.read(), number, f"{inner}.{where}" if inner else where) or 0
         except (OSError, UnicodeDecodeError, yaml.YAMLError):  # it was whole a moment ago: another process writes to it
             return 0
 
     def _placed(self, place: str, line: int, sentence: str) -> str:
-        return f"{self._files[place][0]}:{line}{sentence.removeprefix(place)}" if line else sentence
+        return f"{self._files[place].path}:{line}{sentence.removeprefix(place)}" if line else sentence
+
+    def _field(self, place: str, path: str) -> str:
+        """Where a field of a document of a file stands, for people."""
+        return self._placed(place, self._line(place, f"{place}: {path}"), place)
 
     def cluster(self, kube: Kube) -> None:
         """Objects of the three kinds. A kind whose CRD is not installed has none, which says nothing about objects it had before."""
