@@ -83,6 +83,13 @@ unknown:
   type: list
   elements: str
   returned: always
+paused:
+  description:
+    - Pools of which nothing is launched or terminated, each with C(pool), C(why), C(machines) and C(price_hour), dollars per hour of its
+      machines together.
+  type: list
+  elements: dict
+  returned: always
 """
 
 from ..module_utils.core.task import Task, main

@@ -28,6 +28,8 @@ OTHERWISE = {
     "preflight/preflight.py": "all {} there",
     "runs/validate.py": "; without documents the taints and labels of pools were not compared",
     "providers/webhook/power.py": "Give it one, or set wait to false and wait for its node with tgp.gpu.node_wait.",  # of the instance modules
+    "documents/faults.py": "class {} does not allow namespace {}. Add {} to spec.allowedNamespaces",
+    "operations/teardown/teardown.py": "reason {}",
     "documents/parse.py": "machine {}: the classes {} and {} both have it.",
     "documents/service.py": "is for lane service only. Set lanes: [service], or remove it.",  # a field
     "planner/claims/diff.py": "machine {} ({}: {})",

@@ -23,11 +23,11 @@ OLD_NAMES_END = "0.3.0"
 # every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
 WORDS = frozenset(
     {
-        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "clouds",
+        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds",
         "documents", "everything", "force", "format", "full_interval", "generation", "gpu_count", "gpu_type",
         "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory",
         "mode", "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "provider", "purchase_price",
-        "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
+        "reason", "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
         "time_zone", "until", "wait",
     }
 )  # fmt: skip
@@ -41,6 +41,7 @@ ROLES = frozenset(
 _LIKE = 0.8  # pol is like pool, tool is not
 _LIKE_A_ROLES = 0.88  # of whole names, which share their beginning
 _WORD_OF = {
+    "classes": "class",
     "manifests": "manifest",
     "name": "machine",
     "names": "machine",

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a file of Kubernetes objects holds: the items of a List, our documents, and objects of other programs, which are left out.
 
-Folders of documents are often folders of a GitOps tool. A misspelt document of ours must not pass for somebody else's object: its pool would
-count as gone. So an object is left out only if neither its kind nor its API group is like one of ours."""
+Folders of documents are often folders of a GitOps tool. A misspelt document of ours must not pass for an object of another program: its pool
+would count as gone. So an object is left out only if neither its kind nor its API group is like one of ours."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def items_of(mapping: Mapping, path: str = "") -> t.Iterator[Item]:
 
 def skipped(mapping: Mapping, path: str = "") -> Skipped | None:
     """What another program's object is, or None for a document of ours, however wrong. ``path``: the file it is from. Everything that is not
-    clearly somebody else's is ours, so that it is checked and its faults are reported."""
+    clearly of another program is ours, so that it is checked and its faults are reported."""
     kind, version = mapping.get("kind"), mapping.get("apiVersion")
     if os.path.basename(path) in _KUSTOMIZE_FILES and kind in (None, _KUSTOMIZE, "Component"):
         return Skipped(str(kind or _KUSTOMIZE), _unapplied(mapping))

@@ -10,8 +10,9 @@ import dataclasses
 import typing as t
 
 from ..core.errors import InvalidInput
-from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Specs, Taint
+from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pause, Pool, Source, Specs, Taint
 from ..model.labels import API_VERSION
+from ..planner import pauses
 from ..planner.scheduling.capacity import EPHEMERAL
 from .faults import Document, DocumentOrigin, by_origin, check_class, dotted, faults, forbidden, namespace_of, validator
 from .node_class import OWN_MACHINES, node_class
@@ -96,6 +97,7 @@ class _Reading:
         self.bad_classes: dict[str, str] = {}  # by name, with the first fault
         self.paused: dict[str, str] = {}
         self.deleted: set[str] = set()
+        self.pauses: list[Pause] = []
         self.inventory: dict[str, list[str]] = {}  # keys of pools and requests by source
         self.obscure: set[str] = set()  # sources with a document that cannot be identified
         self._machines = machines
@@ -117,6 +119,9 @@ class _Reading:
         if self._first.setdefault((of == "GPUNodeClass", key), document).origin is not document.origin:
             self._two(document, of, key)
             return
+        scope = pauses.CLASS if of == "GPUNodeClass" else pauses.POOL
+        if (pause := pauses.annotated(scope, key, document.mapping["metadata"])) is not None:
+            self.pauses.append(pause)  # also of a document that is faulty otherwise
         if of != "GPUNodeClass":
             self.inventory.setdefault(document.source, []).append(key)
             if document.deletion is not None:
@@ -245,6 +250,7 @@ class _Reading:
             deleted=frozenset(self.deleted),
             faults=_by_place(self.problems),
             sources={name: read[name] for name in sorted(read)},
+            pauses=tuple(sorted(self.pauses, key=lambda pause: (pause.scope, pause.name))),
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
 from .cluster import DevicePlugin, DevicePlugins, Expression, MadeToken, Node, NodeTerm, Others, Placement, Pod, Taint, Toleration
-from .decisions import Action, Notice, Plan, Shortfall, Tally, WaitingPod
+from .decisions import Action, Notice, PausedPool, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
 from .names import Labels
 from .observation import CloudView, Observation, OffersNotRead, Probe, Published
@@ -40,6 +40,7 @@ from .spec import (
     Machine,
     MeshChoice,
     NodeClass,
+    Pause,
     Pool,
     Requirement,
     SecretRef,
@@ -92,6 +93,8 @@ __all__ = [
     "OfferQuery",
     "Others",
     "Peer",
+    "Pause",
+    "PausedPool",
     "Phase",
     "Placement",
     "Plan",

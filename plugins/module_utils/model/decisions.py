@@ -91,6 +91,16 @@ class Tally:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PausedPool:
+    """A pool of which nothing is launched or ended, why, and what its machines cost meanwhile."""
+
+    pool: str
+    why: str
+    machines: int
+    price_hour: Decimal
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """What a run would do. Pure data: the same observation and specs always give the same plan (I-8).
 
@@ -98,7 +108,7 @@ class Plan:
     so do ``failures``: what could not be read or written, while everything else goes on. ``notices`` are
     for people who do not look at the run. ``judged``: the kinds of notices that this plan
     would hold if there were any. Of a run that looks at pods ``waiting`` are those that wait, ``tally`` the GPUs per pool, ``join`` the
-    machines that only lack our marks, ``admit`` those that may be asking for their certificate.
+    machines that only lack our marks, ``admit`` those that may be asking for their certificate. ``paused`` are the pools that a person paused.
     """
 
     actions: tuple[Action, ...] = ()
@@ -113,3 +123,4 @@ class Plan:
     tally: tuple[Tally, ...] = ()
     join: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
+    paused: tuple[PausedPool, ...] = ()

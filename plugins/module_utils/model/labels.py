@@ -48,6 +48,7 @@ TERMINATE_ANNOTATION = "tgp.io/terminate"
 HOLD_UNTIL_ANNOTATION = "tgp.io/hold-until"
 DO_NOT_DISRUPT_ANNOTATION = "tgp.io/do-not-disrupt"
 SCALE_UP_ANNOTATION = "tgp.io/scale-up"
+PAUSED_ANNOTATION = "tgp.io/paused"
 OWNER_PROCESS_ANNOTATION = "tgp.io/owner-process"
 
 # ---- Taints

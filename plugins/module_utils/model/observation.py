@@ -13,7 +13,7 @@ from .claims import Claim, DamagedClaim
 from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .mesh import Device, MeshKey
 from .offers import Extra, Instance, Offer
-from .spec import Ledger
+from .spec import Ledger, Pause
 
 
 class OffersNotRead(Exception):
@@ -82,3 +82,4 @@ class Observation:
     device_plugins: DevicePlugins | None = None  # None = not looked at
     generations: tuple[str, ...] = ()  # of our record store, the current one first (planner/garbage_collection/ownership.py)
     offers_read: bool = True  # False = no cloud was asked for its offers
+    pauses: tuple[Pause, ...] = ()  # of the record beside the claims

@@ -50,6 +50,7 @@ class Finding(enum.StrEnum):
     GPUS_MISSING = "GpusMissing"
     GPU_BACK = "GpuBack"
     LAUNCH_REFUSED = "LaunchRefused"
+    PAUSED = "Paused"
 
 
 class ActionKind(enum.StrEnum):

@@ -263,6 +263,18 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    """What a person paused (L-31): ``scope`` all, class or pool, with its name or key. ``annotation``: a document says so; else the record
+    beside the claims does."""
+
+    scope: str
+    name: str = ""
+    why: str = ""
+    since: datetime | None = None
+    annotation: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Specs:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in
     it want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
@@ -270,7 +282,7 @@ class Specs:
 
     ``pools`` may launch. ``paused`` are the keys of pools that may not, with the reason: their document or class is faulty, or is being
     deleted; ``held`` are those of them whose own document is valid. ``deleted`` are keys whose object has a deletionTimestamp.
-    ``faults``: sentences by the place of the document. ``sources``: what was read, by its id.
+    ``faults``: sentences by the place of the document. ``sources``: what was read, by its id. ``pauses`` are those of annotations.
     """
 
     classes: t.Mapping[str, NodeClass]
@@ -282,6 +294,7 @@ class Specs:
     deleted: frozenset[str] = frozenset()
     faults: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     sources: t.Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    pauses: tuple[Pause, ...] = ()
 
     @property
     def described(self) -> tuple[Pool, ...]:

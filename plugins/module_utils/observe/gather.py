@@ -22,9 +22,10 @@ from ..kube.nodes import nodes as read_nodes
 from ..kube.pods import pods as read_pods
 from ..kube.services import services_of
 from ..mesh.base import find_device
-from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Phase, Pool, Probe, Published
+from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Pause, Phase, Pool, Probe, Published
 from ..model.defaults import LAUNCHING, REAPING
 from ..offers.market import CachedOffers, Quote, open_cache
+from ..planner import pauses
 from ..planner.claims.record import LIVE
 from ..planner.cost.budgets import budgets
 from ..planner.disruption.consolidation import POLICY as CONSOLIDATES
@@ -44,6 +45,7 @@ _T = t.TypeVar("_T")
 _MEANWHILE = {
     "findings": "everything without a claim counts as seen for the first time; a damaged record is written anew",
     "blocklist": "nothing is launched. Delete a damaged record while no run is active",
+    pauses.STATE: "everything counts as paused. Delete a damaged record while no run is active, and pause anew what is to stay paused",
 }
 NOT_DRAWN = "not drawn yet"  # stands for the generation of a store in a run that writes nothing: no machine is stamped with it
 
@@ -58,6 +60,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         views = {name: pool.submit(_look_at_cloud, context, name, extras) for name in asked_clouds(context)}
         clouds = {name: future.result() for name, future in views.items()}
         mesh_problems: list[str] = []
+        state_problems: dict[str, str] = {}
         devices_read = pool.submit(_devices, context, mesh_problems)
         keys_read = pool.submit(_keys, context, mesh_problems)
         devices, keys = devices_read.result(), keys_read.result()
@@ -65,14 +68,15 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         plugins_read = pool.submit(device_plugins, context.kube) if context.settings.mode in LAUNCHING else None
         pods_read = pool.submit(read_pods, context.kube, all=packs, gpu_resources=context.settings.gpu_resources) if pods else None
         tokens_read = pool.submit(_tokens, context) if tokens else None
+        pauses_read = pool.submit(context.records.pauses)
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
         made = tokens_read.result() if tokens_read is not None else None
+        paused = _pauses(pauses_read.result, state_problems)
     readable, damaged = context.store.claim_records()
     claims = tuple(readable)
     clouds = _looked_up(context, clouds, claims)
-    state_problems: dict[str, str] = {}
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
@@ -100,6 +104,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         clock_offset=offset,
         clock_source=source,
         offers_read=False,
+        pauses=paused,
     )
 
 
@@ -132,6 +137,12 @@ def _state(name: str, read: t.Callable[[], dict[str, t.Any]], problems: dict[str
     except ApiError as error:
         problems[name] = f"tgp-state-{name} cannot be read, so {_MEANWHILE[name]}: {error.message}"
         return {}
+
+
+def _pauses(read: t.Callable[[], tuple[Pause, ...]], problems: dict[str, str]) -> tuple[Pause, ...]:
+    """What is paused; everything while that is not known."""
+    found = _state(pauses.STATE, lambda: {"": read()}, problems)
+    return found.get("", (pauses.UNREAD,))
 
 
 def _ledger(context: Context) -> Ledger | None:

@@ -11,8 +11,9 @@ import uuid
 from datetime import datetime
 
 from ..core.clock import Clock, from_text, to_text
-from ..core.errors import BadShape, InvalidInput, TgpError
-from ..model import Claim, Instance, Ledger, MadeToken
+from ..core.errors import ApiError, BadShape, InvalidInput, TgpError
+from ..model import Claim, Instance, Ledger, MadeToken, Pause
+from ..planner import pauses
 from ..planner.cost.cost import read_ledger
 from ..planner.garbage_collection.ownership import Owner, Ownership, Store, claimed, generations_of, owner_of, remembered
 from ..planner.offers import launch_backoff
@@ -121,6 +122,21 @@ class Records:
 
     def is_ours(self, instance: Instance) -> bool:
         return self.owner(instance).ownership is Ownership.OURS
+
+    def pauses(self) -> tuple[Pause, ...]:
+        """What is paused by the record (L-31), read now. BadShape when it is not understood, ApiError when it cannot be read."""
+        return pauses.read(self._store.read_state(pauses.STATE))
+
+    def pauses_or_all(self) -> tuple[Pause, ...]:
+        """The same; while that cannot be read everything counts as paused, with a warning."""
+        try:
+            return self.pauses()
+        except ApiError as error:
+            self._warn(f"What is paused is unknown, so nothing is launched or terminated: {error}")
+            return (pauses.UNREAD,)
+
+    def write_pauses(self, paused: t.Iterable[Pause]) -> None:
+        self._store.write_state(pauses.STATE, pauses.written(paused))
 
     def blocks(self) -> dict[str, t.Any]:
         """The stored block list (L-14), read now."""

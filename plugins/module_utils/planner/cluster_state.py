@@ -37,6 +37,7 @@ from .claims import record
 from .claims.record import LIVE
 from .disruption.schedule import floor_of_now, hours
 from .garbage_collection.ownership import Owner, Ownership, Store, claimed, owner_of, ownership_of
+from .pauses import Pauses, sentence
 
 CONFIRM_EMPTY: t.Final = 30  # seconds after which a list without our machines is read again before it is believed
 
@@ -71,6 +72,21 @@ class Situation:
         return self.seen.clouds[cloud].offers
 
     # ---- documents
+
+    @functools.cached_property
+    def pauses(self) -> Pauses:
+        """Those of the record and those of annotations."""
+        return Pauses((*self.seen.pauses, *self.specs.pauses), self.described)
+
+    def paused(self, pool: str, node_class: str) -> str:
+        """Why nothing is launched or ended of a pool (L-31), by its key and its class; empty when it is not paused."""
+        pause = self.pauses.of(pool, node_class)
+        return "" if pause is None else sentence(pause)
+
+    def paused_name(self, name: str) -> str:
+        """The same for a thing of ours without a claim."""
+        pause = self.pauses.of_name(name)
+        return "" if pause is None else sentence(pause)
 
     def _floored(self, pool: Pool) -> Pool:
         """In mode everything a number that the run was given is a floor, too: one plan must not end what it wants (L-29)."""

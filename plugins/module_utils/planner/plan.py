@@ -21,6 +21,7 @@ from .cluster_state import Situation
 from .cost import budgets
 from .disruption import consolidation, drift, forced_disruption, idleness, interruption, voluntary
 from .garbage_collection import auxiliary_resources, document_gone, orphans
+from .pauses import paused_pools
 from .plan_builder import Draft
 from .provisioning import gpu_health, launch_planner, replacements
 from .provisioning.reservations import LaunchCapacity
@@ -119,6 +120,12 @@ def _budgets(run: Run) -> None:
     budgets.act(run.draft, purses)
 
 
+def _paused_pools(run: Run) -> None:
+    situation = run.draft.situation
+    claims = (settled.claim for settled in run.draft.settled.values())
+    run.draft.paused = paused_pools(situation.pauses, situation.specs, claims)
+
+
 def _launch(run: Run, launch: t.Callable[[Draft, t.Sequence[orphans.Orphan], str], LaunchCapacity]) -> None:
     if run.draft.standing_by:
         replacements.note_pods(run.draft)
@@ -130,7 +137,11 @@ def _replacements(run: Run) -> replacements.Replacements:
 
 
 def _joins(run: Run) -> None:
-    run.draft.join, run.draft.admit = scale_up.to_join(run.draft), scale_up.to_admit(run.draft)
+    draft = run.draft
+    draft.join, draft.admit = (
+        tuple(name for name in names if not draft.pause_of(draft.settled[name].claim))
+        for names in (scale_up.to_join(draft), scale_up.to_admit(draft))
+    )
 
 
 def _unread_sources(run: Run) -> None:
@@ -164,6 +175,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("keep-findings", _keep_findings, MODES, blind=MODES),
     Pass("wrong-clock", _wrong_clock, _DESTROY, blind=_DESTROY, why="what a person asks for is done whatever the clock says"),
     Pass("unread-nodes", _unread_nodes, (*_DESTROY, *_REAP), blind=(*_DESTROY, *_REAP)),
+    Pass("paused-pools", _paused_pools, MODES, blind=MODES, why="every mode says what is paused"),
     # ---- what a person names
     Pass("named-orphans", lambda run: orphans.destroy_named(run.draft, run.unclaimed), _DESTROY),
     Pass(

@@ -11,13 +11,14 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ..model import Action, Claim, Deletion, Notice, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
+from ..model import Action, Claim, Deletion, Notice, PausedPool, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
 from ..model.reasons import ActionKind, Finding, Reason
 from .claim_sync import Settled
 from .claims.record import LIVE
 from .cluster_state import Situation
 from .disruption import surge
 from .garbage_collection.termination_steps import refilled
+from .pauses import sentence
 
 SECOND_RUN_AFTER: t.Final = 60  # seconds between two runs that count as two: what must be seen twice is seen so far apart
 # reasons of reports that a machine stays, although
@@ -58,6 +59,8 @@ class Draft:
     join: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
+    spared: dict[str, str] = dataclasses.field(default_factory=dict)  # machines of paused pools that would go, and why they stay
+    paused: tuple[PausedPool, ...] = ()
 
     @functools.cached_property
     def refilled(self) -> dict[str, str]:
@@ -105,6 +108,12 @@ class Draft:
         if problem := self.situation.foreign(claim):
             self.problems.append(problem)
             return
+        if pause := self.pause_of(claim):
+            if claim.name not in self.spared:
+                would = f"{reason}: {detail}".rstrip(": ")
+                self.report(claim.name, Finding.PAUSED, f"{pause}; it would go as {would}", pool=claim.pool)
+            self.spared.setdefault(claim.name, pause)
+            return
         new = Deletion(reason=reason, requested=self.now, force=force)
         deletion = decided(claim, new, refilled=claim.name in self.refilled)
         if deletion.reason != reason:
@@ -116,6 +125,13 @@ class Draft:
         self._decide(
             Action(ActionKind.DESTROY, claim.name, deletion.reason, detail, pool=claim.pool, claim=claim, price_hour=-claim.price)
         )
+
+    def pause_of(self, claim: Claim) -> str:
+        """Why no rule ends the machine (L-31)."""
+        if self.situation.settings.mode == ActionKind.DESTROY:
+            return ""
+        pause = self.situation.pauses.of_machine(claim, refilled=claim.name in self.refilled)
+        return "" if pause is None else sentence(pause)
 
     def resume(self, claim: Claim, reason: str, detail: str = "", price_hour: Decimal = Decimal(0)) -> None:
         """The claim of an earlier run goes on."""
@@ -160,6 +176,19 @@ class Draft:
         decided = self.decisions.get(report.name)
         return report.reason in _STAYS and decided is not None and decided.kind == ActionKind.DESTROY
 
+    def _unpaused(self, actions: t.Iterable[Action]) -> t.Iterator[Action]:
+        """The actions but those that remove things of paused pools, or open a node that is still to be emptied; each of them is reported."""
+        for action in actions:
+            ends = action.kind.startswith("delete_") or action.kind == ActionKind.RESTORE
+            why = self.situation.paused_name(action.name) if ends else ""
+            if ends and not why and (settled := self.settled.get(action.name)) is not None:
+                why = self.situation.paused(settled.claim.pool, settled.claim.node_class)
+            if not why or self.situation.settings.mode == ActionKind.DESTROY:
+                yield action
+                continue
+            text = f"{why}; it would be {'opened' if action.kind == ActionKind.RESTORE else 'removed'} ({action.reason}: {action.detail})"
+            self.report(action.name, Finding.PAUSED, text, pool=action.pool, target=action.target)
+
     def plan(self, *, writes: bool = True) -> Plan:
         """The finished plan; without ``writes`` only what is to be read."""
         actions: list[Action] = []
@@ -172,7 +201,7 @@ class Draft:
                 if settled.changed and name not in self.decisions
             ]
             decided = [self.decisions[name] for name in sorted(self.decisions)]
-            actions = [*updates, *decided, *self.others, *self.launches]
+            actions = [*updates, *decided, *self._unpaused(self.others), *self.launches]
         return Plan(
             actions=(*actions, *(report for report in self.reports if not self._is_over(report))),
             shortfall=tuple(self.shortfall),
@@ -186,6 +215,7 @@ class Draft:
             tally=self.tally,
             join=self.join,
             admit=self.admit,
+            paused=self.paused,
         )
 
 

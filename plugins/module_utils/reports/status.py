@@ -20,6 +20,7 @@ from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
 from ..planner.cost.price_history import break_even_hours
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
+from ..planner.pauses import Pauses, paused_lines, paused_pools, paused_rows
 from ..planner.provisioning.service import Health, health_of
 from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
@@ -36,7 +37,7 @@ _COLUMNS = {
 class Seen:
     """``machines`` is JSON-safe, one entry per name of ours; ``totals`` counts things of this cluster; ``unknown`` what could not be
     read (a count is None then); ``store`` is the identity of the record store, ``foreign`` are machines with names of this cluster
-    that are not ours."""
+    that are not ours, ``paused`` pools of which nothing is launched or ended (L-31)."""
 
     machines: list[dict[str, t.Any]]
     totals: dict[str, t.Any]
@@ -45,6 +46,7 @@ class Seen:
     spending: dict[str, t.Any]
     store: dict[str, str]
     foreign: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    paused: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
 
 
 def overview(task: Task) -> dict[str, t.Any]:
@@ -67,7 +69,8 @@ def table(seen: Seen) -> list[str]:
     store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
     foreign = [f"  not ours: {entry['name']}, {entry['cloud']} {entry['id']} {entry['why']}" for entry in seen.foreign]
     unknown = [f"  unknown: {text}" for text in seen.unknown]
-    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), *unknown, store, *foreign]
+    paused = [f"  {line}" for line in paused_lines(seen.paused)]
+    return [*lines, "", f"  now: {counts}; {sums}", *paused, *sentences(seen.spending), *unknown, store, *foreign]
 
 
 def _count(value: int | None) -> str:
@@ -99,7 +102,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     drawn = context.records.generations()
     store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
     foreign = [{"name": instance.name, "cloud": instance.cloud, "id": instance.id, "why": why} for instance, why in ours.foreign]
-    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, foreign)
+    pauses = Pauses((*observation.pauses, *context.specs.pauses), context.specs.described)
+    paused = paused_rows(paused_pools(pauses, context.specs, ours.claims.values()))
+    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, foreign, paused)
 
 
 @dataclasses.dataclass(frozen=True)

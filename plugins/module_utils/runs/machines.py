@@ -25,6 +25,7 @@ from ..operations.launch.wireguard_peers import hubs_of
 from ..operations.teardown.garbage_collection import checked, rehearsed, remove_orphans
 from ..operations.teardown.teardown import teardown_all
 from ..planner.clock_skew import goes_on
+from ..planner.pauses import Pauses
 from ..store.run_lock import Keeper, resume
 from .plan import unlock
 from .replacement import plan_replacements
@@ -134,7 +135,7 @@ def _claims_of(context: Context, step: MachineStep) -> list[Claim]:
     names, unrecorded = params.get("names") or [], params.get("unrecorded") or []
     everybody = not names and not params.get("only_named")
     join_names = params.get("join_names") or []
-    return [
+    taken = [
         claim
         for claim in context.records.known_claims()
         if (
@@ -145,6 +146,10 @@ def _claims_of(context: Context, step: MachineStep) -> list[Claim]:
         )
         or (step.joins and _unfinished(claim) and claim.deletion is None and (not join_names or claim.name in join_names))
     ]
+    if not taken:
+        return []
+    paused = Pauses((*context.records.pauses_or_all(), *context.specs.pauses), context.specs.described)
+    return [claim for claim in taken if paused.of_machine(claim) is None]
 
 
 def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) -> list[dict[str, t.Any]]:

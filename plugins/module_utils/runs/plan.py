@@ -23,6 +23,7 @@ from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import write_plan
 from ..planner.claims.diff import claim_diff
 from ..planner.disruption.schedule import hours
+from ..planner.pauses import paused_lines
 from ..planner.plan import plan
 from ..planner.plans.saved_plan import make
 from ..planner.plans.view import headings, rows, summary
@@ -129,13 +130,27 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     show(context, decided, outlook)
     recorded = record(context, decided) if writes else Recorded()
     changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
-    decided = without(decided, recorded)
+    decided = _asked_of_paused(without(decided, recorded), context)
     if context.task.params.get("save_to"):
         changed = write_plan(context.task, make(decided, observation, context.specs, context.settings, context.run_id))
     result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
     return result
+
+
+def _asked_of_paused(decided: Plan, context: Context) -> Plan:
+    """The plan with a problem for each paused pool from which a person asked for machines by its name (L-30)."""
+    task, numbers = context.task, context.task.params.get("nodes")
+    asked = {*task.params["pools"], *(numbers if isinstance(numbers, dict) else ())}
+    if context.settings.mode != "provision":
+        return decided
+    problems = [
+        f"{pool.pool}: {pool.why}. Nothing was launched there. To end the pause, run resume.yml."
+        for pool in decided.paused
+        if {pool.pool, pool.pool.partition("/")[2]} & asked
+    ]
+    return dataclasses.replace(decided, problems=(*decided.problems, *problems))
 
 
 def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
@@ -232,6 +247,8 @@ def show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     for line in render(shown, headings(shown), right=("price_hour", "price_day")) or ["  Nothing to do."]:
         say(line)
     show_demand(say, decided)
+    for line in paused_lines(outlook["paused"]):
+        say(f"  {line}")
     for shortfall in decided.shortfall:
         reason = f"{shortfall.reason} {_counts(shortfall.rejected)}"
         say(f"  {shortfall.pool}: {shortfall.missing} of the wanted machines will not come: {reason}".rstrip())

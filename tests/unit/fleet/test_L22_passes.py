@@ -111,6 +111,7 @@ def test_L22_without_the_nodes_only_reports_are_made(mode: str) -> None:
         "keep-findings",
         "wrong-clock",
         "unread-nodes",
+        "paused-pools",
         "damaged-claims",
         "document-faults",
         "unread-sources",

@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (32, "core mesh model units"),
     "modules.node_info": (41, "core kube model planner runs units"),
     "modules.lambda_instance": (69, "core model planner providers units"),
-    "modules.fleet_info": (176, f"{READS} reports"),
-    "modules.fleet_plan": (226, ACTS),
+    "modules.fleet_info": (177, f"{READS} reports"),
+    "modules.fleet_plan": (227, ACTS),
 }
 
 

@@ -26,6 +26,7 @@ from ...planner.claims.record import LONGEST_WORDS, advance, class_of
 from ...planner.cost.budgets import budgets, open_purses
 from ...planner.offers import launch_backoff, ranking, requirements
 from ...planner.offers.ranking import offer_key, query_of
+from ...planner.pauses import Pauses, sentence
 from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
 from ...providers.launch_engine import LaunchCandidate, LaunchEngine, Outcome
@@ -121,6 +122,9 @@ class _Launch:
         paused = context.specs.paused.get(claim.pool)
         if paused is not None:
             raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
+        pause = Pauses(context.specs.pauses).of(claim.pool, claim.node_class)
+        if pause is not None:
+            raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {sentence(pause)}")
         self.pool = context.specs.pool_of(claim.pool)
         self.node_class = class_of(claim, context.specs)
 

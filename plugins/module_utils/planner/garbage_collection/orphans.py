@@ -221,7 +221,8 @@ def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
     claim = adopt(orphan.instance, orphan.node, draft.situation)
     claim = dataclasses.replace(claim, ids_seen=(*claim.ids_seen, *(other.id for other in orphan.others)))
     draft.destroy(claim, reason, detail, force=draft.situation.settings.destroy.force)
-    draft.others.append(draft.decisions.pop(claim.name))
+    if (decided := draft.decisions.pop(claim.name, None)) is not None:
+        draft.others.append(decided)
 
 
 def _old(since: datetime, draft: Draft) -> bool:

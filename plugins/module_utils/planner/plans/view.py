@@ -13,6 +13,7 @@ from ...model import Action, Observation, Plan
 from ...model.reasons import ActionKind
 from ...units.values import print_money
 from ..cost.cost import per_day
+from ..pauses import paused_rows
 from ..provisioning.limits import reserved
 
 CHANGES = tuple(kind for kind in ActionKind if kind is not ActionKind.REPORT)
@@ -48,6 +49,7 @@ def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
         "missing": sum(shortfall.missing for shortfall in plan.shortfall),
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
+        "paused": paused_rows(plan.paused),
     }
 
 

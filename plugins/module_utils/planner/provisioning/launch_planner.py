@@ -47,6 +47,8 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     live.update(adopt(orphan.instance, orphan.node, situation).pool for orphan in orphans if orphan.case == "O2")
     live.update(pool.key for damaged in situation.damaged.values() if (pool := notices.pool(damaged, situation)) is not None)
     for pool in situation.pools:
+        if situation.paused(pool.key, pool.node_class):
+            continue  # no machine is wanted of it, so none is missing
         wanted, by_number = wants(draft, pool)
         missing = wanted - live[pool.key]
         if missing < 0 and pool.key in situation.specs.nodes and situation.settings.mode == "provision":
@@ -145,6 +147,10 @@ def _resume(draft: Draft, capacity: LaunchCapacity) -> collections.Counter[str]:
         counted = 0 if draft.is_extra(claim.name) else 1
         if claim.phase is Phase.READY:
             live[claim.pool] += counted
+            continue
+        if why := situation.paused(claim.pool, claim.node_class):
+            live[claim.pool] += counted
+            draft.report(claim.name, Finding.PAUSED, f"is not usable yet, and its launch is not continued: {why}", pool=claim.pool)
             continue
         late = overdue(claim, pool, situation.capability(claim), draft.now, settled.node) and not service.answers(claim, situation)
         if late and settled.recovery.what not in RETRY:
@@ -291,6 +297,8 @@ def prevented(draft: Draft, pool: Pool) -> None:
 def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     """What forbids any launch in the pool, whatever is on offer."""
     situation = draft.situation
+    if why := situation.paused(pool.key, pool.node_class):
+        return why
     if pool.key in situation.specs.paused:
         return situation.specs.paused[pool.key]
     if why := blocked(draft, pool):
