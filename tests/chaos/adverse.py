@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import modules, sources, strangers, switches
+from . import modules, pauses, sources, strangers, switches
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -395,6 +395,18 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             *after,
             "run reap host=t",
         ],
+        pauses.WORD: [
+            *begin,
+            *dice.choice(([], [f"pod {place} short"], ["min 2"])),
+            f"pause {dice.choice(('training', 'training', 'demo', 'all'))}",
+            *["rest 660", "run reap"] * dice.choice((1, 2)),
+            *after,
+            *dice.choice(
+                (["run plan nodes=2", "run apply"], [f"strike dies {place}", "rest 70", "run autoscale"], ["run destroy"])
+            ),
+            *dice.choice((["run provision nodes=2 kill=20"], ["run autoscale"])),
+            *dice.choice((["resume", "run reap"], ["resume", *after], [])),
+        ],
         "saved plan": ["run plan nodes=1", "run apply", "run plan nodes=2", "run apply", *begin],
     }
     if nodes:
@@ -475,6 +487,6 @@ INGREDIENTS = (
     "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
     "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
-    "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan",
+    "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan", "paused pool",
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

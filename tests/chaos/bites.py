@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
+from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state, pauses
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
     drain_rules,
@@ -118,6 +118,12 @@ BITES: dict[str, Bite] = {
         lambda: [(costs, "billed", _no_disk)],
         "vast",
         ("min 1", "run provision nodes=1", "rest 7200"),
+    ),
+    "I-28": Bite(
+        "planner/pauses.of: nothing is ever paused",
+        lambda: [(pauses.Pauses, "of", lambda *_given: None)],
+        "lambda",
+        ("run provision nodes=1", "pause training", *_IDLE),
     ),
 }
 

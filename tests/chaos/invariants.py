@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import own, purse, reasons, switches
+from . import own, pauses, purse, reasons, switches
 from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
@@ -210,6 +210,7 @@ BEFORE: dict[str, Check] = {
     "I-14": I14_who_reads_writes_nothing,
     "I-15": I15_no_launch_on_a_used_up_budget,
     "I-26": I26_a_lock_is_read_twice,
+    "I-28": pauses.I28_a_paused_pool_stays_as_it_is,
     **reasons.CHECKS,
 }
 SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id

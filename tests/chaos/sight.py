@@ -226,6 +226,8 @@ class Sight:
         self.unwritable: set[str] = set()  # names whose claim could not be changed at any time
         self.begun: set[tuple[str, str]] = set()  # names and reasons of ends that were true when they began
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so
+        self.paused: set[str] = set()  # pools that a person paused
+        self.over: set[str] = set()  # machines that were past their drain, or ordered by name, when a pause began
         self._went: dict[str, datetime] = {}
         self._parsed: dict[str, tuple[int, Json]] = {}
 

@@ -24,7 +24,7 @@ from sandbox.picture_accounts import paperspace_extras
 from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, hub, invariants, looks, own, sources, strangers, switches, telling
+from . import edges, exits, hub, invariants, looks, own, pauses, sources, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -142,6 +142,7 @@ class Stage(Rig):
         self._tasks: list[Task] = []
         self.call = self._called
         self.adverse = Adverse(self)
+        self.pauses: dict[str, t.Any] = {}  # the record of them, as a person wrote it
         self.quick = False  # calls take no time
         self.sent: collections.Counter[str] = collections.Counter()  # create and destroy calls
         self.created_at = self.clock.now()  # of the last create call
@@ -537,6 +538,7 @@ class Stage(Rig):
         self.adverse.restore()
         own.put_away(self)
         edges.restore(self)
+        pauses.end(self)
         self.change_document("return", "")
         for name in [one for one, state in self.source.states.items() if state != "gone"]:
             self.change_document("return", name)

@@ -42,6 +42,7 @@ were taken out is still one.
     spec pool {json}                      the document of the pool (``class``) says this besides
     bills 0 0.525 0.50                    an offer costs the first price and shows the second
     expect living 1                       what has to be so at this moment (I-25); edges.TRUTHS lists what else may stand there
+    pause training, resume                a person pauses a pool (``demo``: a class; ``all``); every pause ends
     hand 0                                an owner switches on the first own machine that is off and that no claim names
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
@@ -56,7 +57,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, own, purse, sources
+from . import adverse, edges, own, pauses, purse, sources
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -212,6 +213,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "budget": _budget,
     "hand": lambda stage, rest: own.by_hand(stage, int(rest)),
     **adverse.LINES,
+    **pauses.LINES,
     **edges.LINES,
 }
 

@@ -37,7 +37,7 @@ def test_L31_a_paused_pool_stays_through_every_playbook_and_is_told_by_each(star
         assert [one["name"] for one in sandbox.living()] == [machine]
 
     refused = sandbox.playbook("provision", extra_vars={**POOL, "nodes": 2})
-    assert refused.rc == 2 and "Nothing was launched there. To end the pause, run resume.yml." in refused.words
+    assert refused.rc == 2 and "default/training: 1 machines will not come: it is paused since " in refused.words
     unknown = sandbox.playbook("pause", extra_vars={"pool": "trainnig"})
     assert unknown.rc == 2 and "tgp_pool: there is no pool trainnig. Known are: default/own, default/training." in unknown.words
 

@@ -92,12 +92,13 @@ class Tally:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PausedPool:
-    """A pool of which nothing is launched or ended, why, and what its machines cost meanwhile."""
+    """A pool of which nothing is launched or ended, why, and what its machines cost meanwhile. ``missing``: wanted and not usable."""
 
     pool: str
     why: str
     machines: int
     price_hour: Decimal
+    missing: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class Draft:
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
     spared: dict[str, str] = dataclasses.field(default_factory=dict)  # machines of paused pools that would go, and why they stay
     paused: tuple[PausedPool, ...] = ()
+    withheld: dict[str, int] = dataclasses.field(default_factory=dict)  # machines that paused pools lack
 
     @functools.cached_property
     def refilled(self) -> dict[str, str]:
@@ -215,7 +216,7 @@ class Draft:
             tally=self.tally,
             join=self.join,
             admit=self.admit,
-            paused=self.paused,
+            paused=tuple(dataclasses.replace(pool, missing=self.withheld.get(pool.pool, 0)) for pool in self.paused),
         )
 
 

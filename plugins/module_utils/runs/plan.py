@@ -140,15 +140,16 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
 
 
 def _asked_of_paused(decided: Plan, context: Context) -> Plan:
-    """The plan with a problem for each paused pool from which a person asked for machines by its name (L-30)."""
+    """The plan with a problem for each paused pool from which a person asked for machines, by its name or by a number (L-30)."""
     task, numbers = context.task, context.task.params.get("nodes")
-    asked = {*task.params["pools"], *(numbers if isinstance(numbers, dict) else ())}
     if context.settings.mode != "provision":
         return decided
+    named = {*task.params["pools"], *(numbers if isinstance(numbers, dict) else ())}
+    by_number = numbers not in (None, "") and not named
     problems = [
-        f"{pool.pool}: {pool.why}. Nothing was launched there. To end the pause, run resume.yml."
+        f"{pool.pool}: {pool.missing} machines will not come: {pool.why}. To end the pause, run resume.yml."
         for pool in decided.paused
-        if {pool.pool, pool.pool.partition("/")[2]} & asked
+        if pool.missing and (by_number or {pool.pool, pool.pool.partition("/")[2]} & named)
     ]
     return dataclasses.replace(decided, problems=(*decided.problems, *problems))
 

@@ -48,7 +48,8 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     live.update(pool.key for damaged in situation.damaged.values() if (pool := notices.pool(damaged, situation)) is not None)
     for pool in situation.pools:
         if situation.paused(pool.key, pool.node_class):
-            continue  # no machine is wanted of it, so none is missing
+            _withhold(draft, pool)
+            continue
         wanted, by_number = wants(draft, pool)
         missing = wanted - live[pool.key]
         if missing < 0 and pool.key in situation.specs.nodes and situation.settings.mode == "provision":
@@ -59,6 +60,18 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
         if situation.settings.mode == "provision":
             _tell_unusable(draft, pool, min(wanted, live[pool.key]))
     return capacity
+
+
+def _withhold(draft: Draft, pool: Pool) -> None:
+    """Note how many machines a paused pool lacks. They are no shortfall: only who asked for them by the pool's name is to know."""
+    wanted, _by_number = wants(draft, pool)
+    usable = sum(
+        1
+        for settled in draft.undecided()
+        if settled.claim.pool == pool.key and settled.claim.deletion is None and not unusable(draft, settled)
+    )
+    if wanted > usable:
+        draft.withheld[pool.key] = wanted - usable
 
 
 def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
