@@ -3,25 +3,31 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The three kinds as CustomResourceDefinitions, made from the same schemas that check documents (S3-10).
 
-Kubernetes' structural schemas know less than JSON Schema: unknown fields are cut off by the server instead of refused, so they are
-refused by us when the objects are read. What an object of the cluster may not say (origins.py) is refused by the server already.
+A structural schema of Kubernetes knows less than JSON Schema. What it cannot say are CEL rules: how a value is written (crd_forms.py) and
+what fields say of each other (crd_rules.py), each with the sentence that the reader of documents uses. Unknown fields are refused by a
+client that asks for strict validation, as kubectl does; for others the server cuts them off.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS, Schema
 
+from .crd_forms import FORMS, LONGEST, Rule, text
+from .crd_rules import BOUNDS, DEFAULTS, RULES, forbidden
+from .crd_status import columns, status, subresources
+
 GROUP = "tgp.io"
+CATEGORY = "gpu"
 _CLUSTER_SCOPED = frozenset({"GPUNodeClass", "GPURequest"})
-_PLURALS = {"GPUNodeClass": "gpunodeclasses", "GPUNodePool": "gpunodepools", "GPURequest": "gpurequests"}
-_COLUMNS: dict[str, list[tuple[str, str]]] = {
-    "GPUNodeClass": [("Max nodes", ".spec.limits.maxNodes"), ("Max cost", ".spec.limits.maxHourlyCost")],
-    "GPUNodePool": [("Class", ".spec.nodeClassRef.name"), ("Max price", ".spec.maxHourlyPrice")],
-    "GPURequest": [("GPU", ".spec.gpuType"), ("Max price", ".spec.maxHourlyPrice")],
+_NAMES = {
+    "GPUNodeClass": ("gpunodeclasses", "gnc"),
+    "GPUNodePool": ("gpunodepools", "gnp"),
+    "GPURequest": ("gpurequests", "greq"),
 }
+_LONGEST_NAME = 63
+_LONGEST_FORM = 253  # characters of a text with a pattern
 
 
 def definitions() -> list[dict[str, t.Any]]:
@@ -30,7 +36,7 @@ def definitions() -> list[dict[str, t.Any]]:
 
 
 def _definition(kind: str) -> dict[str, t.Any]:
-    plural = _PLURALS[kind]
+    plural, short = _NAMES[kind]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -38,65 +44,82 @@ def _definition(kind: str) -> dict[str, t.Any]:
         "spec": {
             "group": GROUP,
             "scope": "Cluster" if kind in _CLUSTER_SCOPED else "Namespaced",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+                "categories": [CATEGORY],
+            },
             "versions": [
                 {
                     "name": "v1",
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": name, "type": "string", "jsonPath": path} for name, path in _COLUMNS[kind]
-                    ],
-                    "schema": {"openAPIV3Schema": _root(KINDS[kind])},
+                    "subresources": subresources(kind),
+                    "additionalPrinterColumns": columns(kind),
+                    "schema": {"openAPIV3Schema": _root(kind)},
                 }
             ],
         },
     }
 
 
-def _root(schema: Schema) -> Schema:
-    properties = schema["properties"]
-    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    made: Schema = {
+def _root(kind: str) -> Schema:
+    properties = KINDS[kind]["properties"]
+    name = properties["metadata"]["properties"]["name"]
+    said = text(name["pattern"], name["description"])
+    named = {key: value.replace("self", "self.metadata.name") for key, value in said.items()}
+    return {
         "type": "object",
+        "description": KINDS[kind]["title"],
         "required": ["spec"],
-        "properties": {"spec": structural(properties["spec"]), "status": status},
+        "properties": {
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": _LONGEST_NAME}}},
+            "spec": _Structure(kind).of(properties["spec"], "spec"),
+            "status": status(kind),
+        },
+        "x-kubernetes-validations": [{**named, "fieldPath": ".metadata.name"}],
     }
-    for path in _never(properties["kind"]["const"]):
-        *parents, last = path.split(".")
-        inner = made
-        for step in parents:
-            inner = inner["properties"][step]
-        what = f"{last} cannot be set in an object of the cluster, only in a file of the operator"
-        inner.setdefault("x-kubernetes-validations", []).append({"rule": f"!has(self.{last})", "message": what})
-    return made
 
 
-def _never(kind: str) -> list[str]:
-    """What no object of this kind may say. A GPURequest has no namespace, hence no Secrets; other Secrets depend on the namespace."""
-    return [path for paths in (COMMANDS, FILES, SECRETS if kind == "GPURequest" else {}) for path in paths.get(kind, ())]
+class _Structure:
+    """JSON Schemas of a kind in the form that Kubernetes accepts, with the rules, bounds and defaults of their places."""
 
+    def __init__(self, kind: str) -> None:
+        self._rules = {place: [*rules] for place, rules in RULES[kind].items()}
+        for place, rules in forbidden(kind).items():
+            self._rules.setdefault(place, []).extend(rules)
+        self._defaults = DEFAULTS[kind]
 
-def structural(schema: Schema) -> Schema:
-    """A JSON Schema of ours in the form Kubernetes accepts."""
-    made: Schema = {}
-    for key, value in schema.items():
-        if key == "properties":
-            made[key] = {name: structural(one) for name, one in value.items()}
-        elif key == "items":
-            made[key] = structural(value)
-        elif key == "additionalProperties":
-            if isinstance(value, dict):
-                made[key] = structural(value)
-        elif key == "const":
-            made["enum"] = [value]
-        elif key == "type" and isinstance(value, list):
-            made["x-kubernetes-int-or-string"] = True
-        else:
-            made[key] = value
-    if "enum" in made and "type" not in made:
-        made["type"] = "string"
-    if made.get("type") == "object" and "properties" not in made and "additionalProperties" not in made:
-        made["x-kubernetes-preserve-unknown-fields"] = True
-    return made
+    def of(self, schema: Schema, place: str) -> Schema:
+        made: Schema = {}
+        rules: list[Rule] = []
+        for key, value in schema.items():
+            if key == "properties":
+                made[key] = {name: self.of(one, f"{place}.{name}") for name, one in value.items()}
+            elif key == "items":
+                made[key] = self.of(value, f"{place}[]")
+            elif key == "additionalProperties":
+                if isinstance(value, dict):
+                    made[key] = self.of(value, f"{place}.*")
+            elif key == "const":
+                made["enum"] = [value]
+            elif key == "type" and isinstance(value, list):
+                made |= {"x-kubernetes-int-or-string": True, "maxLength": LONGEST}
+                rules += FORMS[place.rpartition(".")[2]]
+            elif key == "pattern":
+                made["maxLength"] = _LONGEST_FORM
+                rules.append(text(value, schema["description"]))
+            else:
+                made[key] = value
+        if "enum" in made and "type" not in made:
+            made["type"] = "string"
+        if made.get("type") == "object" and "properties" not in made and "additionalProperties" not in made:
+            made["x-kubernetes-preserve-unknown-fields"] = True
+        made |= BOUNDS.get(place, {})
+        if place in self._defaults:
+            made["default"] = self._defaults[place]
+        rules += self._rules.get(place, [])
+        return {**made, "x-kubernetes-validations": rules} if rules else made

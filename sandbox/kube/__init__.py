@@ -17,15 +17,17 @@ from .api import KubeApi
 from .server import KubeServer, serve
 
 KNOWN_GAPS: tuple[str, ...] = (
-    "fieldValidation is ignored: unknown fields of built-in kinds are stored as sent, and types are checked only where validate.py says so.",
+    "fieldValidation is honoured for custom resources that are created or replaced: unknown fields of built-in kinds are stored as sent, and "
+    "types are checked only where validate.py says so.",
     "Defaults of built-in kinds are filled in for pods and nodes only.",
     "Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs are plain objects: no controller makes pods of them or fills their status.",
     "Owner references are not followed: a deletion does not cascade.",
     "managedFields exist only on objects that a client has applied; before that, all fields count as owned by before-first-apply.",
-    "Server-side apply of custom resources treats every list as atomic; x-kubernetes-list-type is ignored.",
-    "CEL validation rules, conversion webhooks, admission webhooks and aggregated APIs do not exist.",
+    "Server-side apply of custom resources treats every list as atomic; x-kubernetes-list-type is ignored (not by validation).",
+    "CEL rules of custom resources are evaluated, as far as ours use the language, and their cost is not estimated; conversion webhooks, "
+    "admission webhooks and aggregated APIs do not exist.",
     "Answers are JSON only; protobuf is read for the kinds that kubectl create and kubectl auth send; no CBOR, no HTTP/2.",
-    "pods/log, pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale subresources do not exist.",
+    "pods/log, pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale of built-in kinds do not exist.",
     "ServiceAccount tokens, TokenReview, SubjectAccessReview, impersonation and audit do not exist; anonymous requests are 401.",
     "RBAC knows rules, bindings and resourceNames, but no non-resource URLs, no aggregation and no escalation check.",
     "A kubelet may read any Service, ServiceAccount and VolumeAttachment; its own Secrets and ConfigMaps are those that its pods name.",

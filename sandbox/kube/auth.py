@@ -66,11 +66,13 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Who asks: ``manager`` is the field manager. A dry run does everything but the write."""
+    """Who asks: ``manager`` is the field manager. A dry run does everything but the write. ``strict``: fields that a custom kind does not
+    know are refused, instead of cut off."""
 
     identity: Identity
     manager: str = "unknown"
     dry_run: bool = False
+    strict: bool = False
 
 
 def rules_of(rules: t.Iterable[t.Any]) -> tuple[Rule, ...]:

@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import typing as t
 
 import jsonschema
 
+from . import cel
 from .auth import Call
 from .meta import timestamp
 from .parts import Kind
 from .resources import Registry, Resource
-from .status import cause, invalid
+from .status import bad_request, cause, invalid
 from .store import Item, clone
 
 Json = dict[str, t.Any]
 
+_BLOCKING = ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", type(None): "null"}
+_NOTHING = object()
 _KEPT_AT_ROOT = ("apiVersion", "kind", "metadata")
 
 
@@ -71,15 +76,37 @@ def prune(schema: Json, value: t.Any, root: bool = False) -> t.Any:
     return result
 
 
+def unknown(schema: Json, value: t.Any, path: str = "") -> list[str]:
+    """The fields that prune would cut off."""
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [field for place, item in enumerate(value) for field in unknown(schema["items"], item, f"{path}[{place}]")]
+    if not isinstance(value, dict) or schema.get("type") != "object" or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return []
+    found: list[str] = []
+    for key, item in sorted(value.items()):
+        part = (schema.get("properties") or {}).get(key) or schema.get("additionalProperties")
+        if isinstance(part, dict) and not (key == "metadata" and not path):
+            found += unknown(part, item, f"{path}.{key}".lstrip("."))
+        elif part is None and (path or key not in _KEPT_AT_ROOT):
+            found.append(f"{path}.{key}".lstrip("."))
+    return found
+
+
 class CustomObjects(Kind):
     def on_create(self, call: Call, obj: Json) -> None:
-        self._shape(obj)
+        self._shape(call, obj)
 
     def on_update(self, call: Call, old: Json, new: Json, sub: str) -> None:
-        self._shape(new)
+        self._shape(call, new)
 
-    def _shape(self, obj: Json) -> None:
+    def _shape(self, call: Call, obj: Json) -> None:
         if self.resource.schema:
+            if call.strict and (fields := unknown(self.resource.schema, obj)):
+                told = ", ".join(f'unknown field "{field}"' for field in fields)
+                kind = self.resource.kind
+                raise bad_request(
+                    f'{kind} in version "{self.resource.version}" cannot be handled as a {kind}: strict decoding error: {told}'
+                )
             shaped = prune(self.resource.schema, obj, root=True)
             obj.clear()
             obj.update(shaped)
@@ -90,15 +117,113 @@ class CustomObjects(Kind):
         causes = []
         for error in jsonschema.Draft4Validator(json_schema(self.resource.schema, root=True)).iter_errors(new):
             field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
-            causes.append(_told(error, field))
+            if old is None or _former(old, error.absolute_path) != error.instance:  # what was stored before a newer schema may stay
+                causes.append(_told(error, field))
+        if old is None or not repeated(self.resource.schema, old):
+            causes += repeated(self.resource.schema, new)
+        if any(one["reason"] in _BLOCKING for one in causes):
+            told = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+            causes.append(cause("FieldValueInvalid", f"Invalid value: null: {told}", "<nil>"))
+        else:
+            causes += broken(self.resource.schema, new, old)
         if causes:
             raise invalid(self.resource, new["metadata"]["name"], causes)
+
+
+def _former(old: t.Any, path: t.Iterable[str | int]) -> t.Any:
+    for step in path:
+        try:
+            old = old[step]
+        except (KeyError, IndexError, TypeError):
+            return _NOTHING
+    return old
+
+
+def broken(schema: Json, value: t.Any, old: t.Any = None, path: str = "") -> list[Json]:
+    """What the rules of a schema (``x-kubernetes-validations``) say of a value. Where nothing changes, an old object may stay as it is."""
+    causes: list[Json] = []
+    if old is None or old != value:
+        causes += [_of_rule(rule, value, path) for rule in schema.get("x-kubernetes-validations") or () if not _holds(rule, value)]
+    for name, part, inner, before in _inside(schema, value, old):
+        causes += broken(part, inner, before, f"{path}{name}".lstrip("."))
+    return causes
+
+
+def _inside(schema: Json, value: t.Any, old: t.Any) -> t.Iterator[tuple[str, Json, t.Any, t.Any]]:
+    """The parts of a value with their schemas and what they were. Entries of a list have a former one only in a list by keys."""
+    if isinstance(value, dict):
+        known, more = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, inner in value.items():
+            part = known.get(key) or (more if isinstance(more, dict) else None)
+            if part is not None:
+                yield f".{key}" if key in known else f"[{key}]", part, inner, old.get(key) if isinstance(old, dict) else None
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        keys = schema.get("x-kubernetes-list-map-keys") or ()
+        former = {_key(one, keys): one for one in old if keys} if isinstance(old, list) else {}
+        for place, inner in enumerate(value):
+            yield f"[{place}]", schema["items"], inner, former.get(_key(inner, keys))
+
+
+def _key(entry: t.Any, keys: t.Iterable[str]) -> tuple[t.Any, ...]:
+    return tuple(entry.get(key) for key in keys)
+
+
+def _holds(rule: Json, value: t.Any) -> bool:
+    try:
+        return cel.compiled(rule["rule"])(value) is True
+    except cel.Fault:
+        return False
+
+
+def _of_rule(rule: Json, value: t.Any, path: str) -> Json:
+    try:
+        told = cel.compiled(rule["messageExpression"])(value) if "messageExpression" in rule else rule["message"]
+    except cel.Fault:
+        told = rule.get("message") or f"failed rule: {rule['rule']}"
+    shown = "" if isinstance(value, (dict, list)) else f'"{value}": ' if isinstance(value, str) else f"{value}: "
+    return cause("FieldValueInvalid", f"Invalid value: {shown}{told}", f"{path}{rule.get('fieldPath', '')}".lstrip(".") or "<nil>")
+
+
+def repeated(schema: Json, value: t.Any, path: str = "") -> list[Json]:
+    """Entries of a list by keys that have the keys of an earlier one."""
+    causes: list[Json] = []
+    if isinstance(value, list) and (keys := schema.get("x-kubernetes-list-map-keys")):
+        seen: list[tuple[t.Any, ...]] = []
+        for place, entry in enumerate(value):
+            if _key(entry, keys) in seen:
+                shown = json.dumps({key: entry.get(key) for key in keys}, separators=(",", ":"))
+                causes.append(cause("FieldValueDuplicate", f"Duplicate value: {shown}", f"{path}[{place}]"))
+            seen.append(_key(entry, keys))
+    for name, part, inner, _before in _inside(schema, value, None):
+        causes += repeated(part, inner, f"{path}{name}".lstrip("."))
+    return causes
+
+
+def _rules_of(schema: t.Any, path: str) -> t.Iterator[tuple[str, str]]:
+    """Every expression of a schema with its place."""
+    if isinstance(schema, list):
+        for entry in schema:
+            yield from _rules_of(entry, path)
+    elif isinstance(schema, dict):
+        for place, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
+            for key in ("rule", "messageExpression"):
+                if key in rule:
+                    yield f"{path}.x-kubernetes-validations[{place}].{key}", rule[key]
+        for key, inner in schema.items():
+            if key != "x-kubernetes-validations":
+                yield from _rules_of(inner, f"{path}.{key}")
 
 
 def _told(error: jsonschema.ValidationError, field: str) -> Json:
     if error.validator == "required":
         missing = error.message.split("'")[1]
         return cause("FieldValueRequired", "Required value", f"{field}.{missing}".lstrip("."))
+    if error.validator == "minItems":
+        return cause(
+            "FieldValueInvalid",
+            f"Invalid value: {len(error.instance)}: {field} in body should have at least {error.validator_value} items",
+            field,
+        )
     shown = f'"{error.instance}"' if isinstance(error.instance, str) else str(error.instance)
     if error.validator == "enum":
         allowed = ", ".join(f'"{value}"' for value in error.validator_value)
@@ -155,6 +280,11 @@ class CustomKinds(Kind):
         for at, version in enumerate(spec.get("versions") or []):
             if not (version.get("schema") or {}).get("openAPIV3Schema"):
                 causes.append(cause("FieldValueRequired", "Required value: schemas are required", f"spec.versions[{at}].schema"))
+            for place, expression in _rules_of((version.get("schema") or {}).get("openAPIV3Schema"), f"spec.versions[{at}].schema"):
+                try:
+                    cel.compiled(expression)
+                except SyntaxError as error:
+                    causes.append(cause("FieldValueInvalid", f'Invalid value: "{expression}": compilation failed: {error}', place))
         if causes:
             raise invalid(self.resource, name, causes)
 
@@ -164,6 +294,10 @@ class CustomKinds(Kind):
             return
         if old is None or old.obj["spec"] != spec:
             serve(self.api.registry, spec)
+            for version in spec["versions"]:
+                if version.get("storage"):
+                    shape = functools.partial(prune, version["schema"]["openAPIV3Schema"], root=True)
+                    self.api.store.table((spec["group"], names["plural"])).reshape(shape)
         if old is None:
             now = timestamp(self.api.now())
             conditions = [
@@ -193,11 +327,13 @@ def serve(registry: Registry, spec: Json) -> None:
 
 
 def _resource(spec: Json, version: Json) -> Resource:
-    names = spec["names"]
+    names, subresources = spec["names"], version.get("subresources") or {}
+    scale = subresources.get("scale")
     return Resource(
         spec["group"], version["name"], names["plural"], names["kind"], spec["scope"] == "Namespaced",
-        "status" in (version.get("subresources") or {}), (), tuple(names.get("shortNames") or ()),
+        "status" in subresources, ("scale",) if scale else (), tuple(names.get("shortNames") or ()),
         tuple(names.get("categories") or ()), generation=True, blind_update=False, custom=True,
+        scale=(scale["specReplicasPath"], scale["statusReplicasPath"]) if scale else ("", ""),
         fields=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
         schema=version["schema"]["openAPIV3Schema"], columns=tuple(version.get("additionalPrinterColumns") or ()),
     )  # fmt: skip

@@ -51,6 +51,8 @@ def resource_list(registry: Registry, group_name: str, version_name: str) -> Jso
             below: Json = {"name": f"{resource.plural}/{sub}", "singularName": "", **common, "verbs": ["get", "patch", "update"]}
             if sub == "eviction":
                 below.update(group="policy", version="v1", kind="Eviction", verbs=["create"])
+            elif sub == "scale":
+                below.update(group="autoscaling", version="v1", kind="Scale")
             elif sub == "binding":
                 below.update(kind="Binding", verbs=["create"])
             entries.append(below)

@@ -91,7 +91,7 @@ class Request:
             options = {"DELETE": "DeleteOptions", "POST": "CreateOptions", "PUT": "UpdateOptions"}.get(self.method, "PatchOptions")
             raise bad_option(options, "dryRun", "FieldValueNotSupported", f'Unsupported value: ["{dry}"]: supported values: "All"')
         manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
-        return Call(identity, manager, dry == "All")
+        return Call(identity, manager, dry == "All", self.query.get("fieldValidation") == "Strict")
 
 
 def _never() -> bool:

@@ -15,7 +15,8 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 class Resource:
     """A served kind. ``subresources`` besides status; ``keeps_status`` = a create may carry a status; ``generation`` = the object counts
     changes of its spec; ``blind_update`` = PUT without resourceVersion is taken; ``upsert`` = PUT may create; ``schema`` = the OpenAPI
-    schema of a custom resource; ``fields`` = field selectors besides metadata.name and metadata.namespace."""
+    schema of a custom resource; ``scale`` = the paths of its wanted and its real number; ``fields`` = field selectors besides
+    metadata.name and metadata.namespace."""
 
     group: str
     version: str
@@ -34,6 +35,7 @@ class Resource:
     returns_deleted: bool = False
     fields: tuple[str, ...] = ()
     custom: bool = False
+    scale: tuple[str, str] = ("", "")
     schema: t.Any = dataclasses.field(default=None, hash=False, compare=False)
     columns: t.Any = dataclasses.field(default=(), hash=False, compare=False)
 

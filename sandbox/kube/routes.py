@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from . import discovery
-from .auth import Identity
+from . import discovery, scale
+from .auth import Call, Identity
+from .crd import unknown
 from .disruption import Budgets
 from .parts import Parts
 from .patches import json_patch, merge_patch
@@ -194,12 +195,16 @@ class Routes:
         if verb == "get":
             self._refresh(resource, namespace, name)
             item = self.api.objects.get(resource, namespace, name)
+            if sub == "scale":
+                return _answer(200, scale.read(resource, item.obj))
             return Answer(200, single(resource, item, request.form, self.api.now(), request.query.get("includeObject", "Metadata")))
         if verb == "create":
             return self._post(found, request, identity)
         if verb == "delete":
             return self._delete(found, request, identity)
         call = request.call(identity)
+        if sub == "scale":
+            return self._scale(found, request, call)
         if verb == "update":
             body = request.document()
             item, created = self.api.objects.replace(resource, namespace, name, body, call, "status" if sub == "finalize" else sub)
@@ -226,9 +231,14 @@ class Routes:
             if not request.query.get("fieldManager"):
                 told = "Required value: is required for apply patch"
                 raise bad_option("PatchOptions", "fieldManager", "FieldValueRequired", told)
+            body = request.document()
+            if resource.custom and resource.schema and isinstance(body, dict) and (fields := unknown(resource.schema, body)):
+                told = "; ".join(f".{field}: field not declared in schema" for field in fields)
+                what = f"{namespace or ''}/{name}; {resource.api_version}, Kind={resource.kind}"
+                raise Refusal(500, "", f"failed to create typed patch object ({what}): {told}")
             if objects.find(resource, namespace, name) is None:
                 self.api.authorizer.demand(identity, "create", resource, namespace, name)
-            item, created = objects.apply(resource, namespace, name, request.document(), call, request.flag("force"), sub)
+            item, created = objects.apply(resource, namespace, name, body, call, request.flag("force"), sub)
             return Answer(201 if created else 200, single(resource, item, request.form, self.api.now()))
         patch = request.document()
         if media not in (_MERGE, _JSON, _STRATEGIC) or (media == _STRATEGIC and resource.custom):
@@ -241,6 +251,21 @@ class Routes:
 
         item = objects.change(resource, namespace, name, produce, call, sub)
         return Answer(200, single(resource, item, request.form, self.api.now()))
+
+    def _scale(self, found: Target, request: Request, call: Call) -> Answer:
+        resource, namespace, name, _sub = found
+        body, media = request.document(), request.media
+
+        def produce(old: Json) -> Json:
+            before = scale.scale(resource, old)
+            if request.method == "PUT":
+                new = body
+            else:
+                new = json_patch(before, body) if media == _JSON else merge_patch(before, body)
+            return scale.scaled(resource, old, new)
+
+        item = self.api.objects.change(resource, namespace, name, produce, call)
+        return _answer(200, scale.scale(resource, item.obj))
 
     @staticmethod
     def _options(request: Request) -> Json:

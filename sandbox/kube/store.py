@@ -101,6 +101,10 @@ class Table:
             self._indexed.setdefault(value, {})[item.key] = None
         self._note(Change(item.rv, old, item, False))
 
+    def reshape(self, shape: t.Callable[[Json], Json]) -> None:
+        """Show every object in another form from now on, as a newer definition of its kind does: no revision, no event."""
+        self._items = {key: Item(key, shape(clone(item.obj)), item.rv) for key, item in self._items.items()}
+
     def drop(self, last: Item) -> None:
         old = self._items.pop(last.key)
         del self._keys[bisect.bisect_left(self._keys, last.key)]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from datetime import datetime
 
@@ -125,9 +126,15 @@ _TYPES = {"Allowed Disruptions": "integer"}
 
 
 def _by_path(obj: Json, path: str) -> t.Any:
+    """The value at a JSONPath of fields and of filters by one field: ``.conditions[?(@.type=="Ready")].reason``."""
     value: t.Any = obj
-    for part in path.lstrip(".").replace("\\.", "\0").split("."):
-        value = value.get(part.replace("\0", ".")) if isinstance(value, dict) else None
+    for part in re.split(r"\.(?![^\[]*\])", path.lstrip(".").replace("\\.", "\0")):
+        name, _bracket, wanted = part.partition("[?(@.")
+        value = value.get(name.replace("\0", ".")) if isinstance(value, dict) else None
+        if wanted:
+            key, _equal, text = wanted.removesuffix(")]").partition("==")
+            entries = value if isinstance(value, list) else ()
+            value = next((entry for entry in entries if entry.get(key) == text.strip('"')), None)
     return value
 
 

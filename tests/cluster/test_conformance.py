@@ -13,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.contract.kube.our_kinds import OUR_PROBES
 from tests.contract.kube.probes import KUBELET_PROBES, PROBES, Kubelet
 
 from .plane import Plane
@@ -37,7 +38,7 @@ def space(kube: httpx.Client, own: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
+@pytest.mark.parametrize("probe", [*PROBES, *OUR_PROBES], ids=lambda probe: probe.__name__.removeprefix("probe_"))
 def test_real_control_plane(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
     """The emulator's probes hold for a real API server: else the emulator is held against a spec."""
     probe(kube, space)

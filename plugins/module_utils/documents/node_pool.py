@@ -230,10 +230,10 @@ def _number(key: str, operator: str, values: t.Sequence[str], path: str, reader:
 # that costs already, and a node without them is never complete
 
 _OURS = "is set by the collection itself. Remove it."
-_LABELS = frozenset(  # by which we find what is ours
+RESERVED_LABELS = frozenset(  # by which we find what is ours
     (NODEPOOL_LABEL, NODECLASS_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL, CLUSTER_LABEL, INSTANCE_ID_LABEL)
 )
-_TAINTS = frozenset((INITIALIZING_TAINT, DISRUPTED_TAINT, GPU_LOST_TAINT))  # by which we say how a node is
+RESERVED_TAINTS = frozenset((INITIALIZING_TAINT, DISRUPTED_TAINT, GPU_LOST_TAINT))  # by which we say how a node is
 
 
 def check_marks(template: Spec, reader: Reader) -> None:
@@ -241,7 +241,7 @@ def check_marks(template: Spec, reader: Reader) -> None:
     meta: Spec = template.get("metadata", {})
     inner: Spec = template.get("spec", {})
     for key, value in meta.get("labels", {}).items():
-        if problem := key_problem(key) or value_problem(value) or (f"{key} {_OURS}" if key in _LABELS else ""):
+        if problem := key_problem(key) or value_problem(value) or (f"{key} {_OURS}" if key in RESERVED_LABELS else ""):
             reader.fault("spec.template.metadata.labels", problem)
     for key in meta.get("annotations", {}):
         if problem := key_problem(key):
@@ -252,7 +252,7 @@ def check_marks(template: Spec, reader: Reader) -> None:
         for place, taint in enumerate(inner.get(field, ())):
             key, path = taint["key"], f"spec.template.spec.{field}[{place}]"
             problem = key_problem(key).replace("not a label key", "not a key of a taint") or value_problem(taint.get("value", ""))
-            if not problem and key in _TAINTS:
+            if not problem and key in RESERVED_TAINTS:
                 problem = f"{key} {_OURS}"
             elif (key, taint["effect"]) in keys:
                 problem = f"there are two taints {key} with effect {taint['effect']}. Keep one."

@@ -232,9 +232,11 @@ _WINDOW = _object(
     {
         "days": _list({"enum": list(DAYS)}, 1, "on which it begins; every day without it"),
         "from": _CLOCK,
-        "to": _said(_CLOCK_END, "a time that is not after from lies on the next day"),
+        "to": _said(_CLOCK_END, 'a local time of day like "18:00", on the next day if it is not after from'),
         "minNodes": _said(_COUNT, "nodes that are kept meanwhile; the pool's minNodes without it"),
-        "hardStop": _said(_CLOCK, "time of day after the end at which machines that are still there go by force"),
+        "hardStop": _said(
+            _CLOCK, 'a local time of day like "20:00", after the end, at which machines that are still there go by force'
+        ),
     },
     ("from", "to"),
 )

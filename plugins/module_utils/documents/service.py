@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(r"TGP_.*|TS_.*")  # the collection's stamps and the tailnet client's own settings
 _OUR_KEYS = (PREFIX, TAILNET_PREFIX)
 _INNER = "spec.template.spec"
-_NODES_ONLY = {  # place in spec: what it says, which a service has not
+NODES_ONLY = {  # place in spec: what it says, which a service has not
     "template.spec.taints": "a service has no Node that could be tainted",
     "template.spec.startupTaints": "a service has no Node that could be tainted",
     "disruption.idleMode": "a service is idle by its idleProbe, not by pods",
@@ -31,7 +31,7 @@ _NODES_ONLY = {  # place in spec: what it says, which a service has not
     "scaleUpDelay": "no pod runs on a service",
     "timeSlicing": "no pod runs on a service",
 }
-_IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
+IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 
 def lanes(values: t.Sequence[str], node_class: NodeClass | None, reader: Reader) -> tuple[Lane, ...]:
@@ -85,7 +85,7 @@ def service(spec: Spec, accepted: t.Sequence[Lane], reader: Reader) -> tuple[Ser
 
 
 def _without_nodes(spec: Spec, reader: Reader) -> None:
-    for place, why in _NODES_ONLY.items():
+    for place, why in NODES_ONLY.items():
         here: t.Any = spec
         for step in place.split("."):
             here = here.get(step, {}) if isinstance(here, t.Mapping) else {}
@@ -101,7 +101,7 @@ def _without_nodes(spec: Spec, reader: Reader) -> None:
 def _idle_probe(end: Spec, reader: Reader) -> IdleProbe | None:
     path = "spec.disruption.idleProbe"
     if "idleProbe" not in end:
-        for name in _IDLE_ONLY:
+        for name in IDLE_ONLY:
             if name in end:
                 reader.fault(
                     f"spec.disruption.{name}",

@@ -20,6 +20,7 @@ from .conftest import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tgp-gpu"
+POOLS = "examples/seed-s0-corrected.yml"  # an object cannot name a file of the controller, as other examples do
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -127,21 +128,21 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_check_mode_says_what_would_change_and_writes_nothing(cluster: Cluster, apply: t.Callable[..., dict[str, t.Any]]) -> None:
-    foreseen = apply("rbac", "crds", "examples/lambda.yml", check=True)
+    foreseen = apply("rbac", "crds", POOLS, check=True)
     assert foreseen["changed"] and "created" in results(foreseen) and "changed" not in results(foreseen)
-    assert "GPUNodePool default/a10" in [one["before_header"] for one in foreseen["diff"]]
+    assert "GPUNodePool default/ml-workload-pool" in [one["before_header"] for one in foreseen["diff"]]
     assert cluster.read(ROLE) is None and cluster.read("/api/v1/namespaces/tgp-system") is None
 
 
 def test_the_second_apply_changes_nothing(cluster: Cluster, apply: t.Callable[..., dict[str, t.Any]]) -> None:
-    assert "created" in results(apply("rbac", "crds", "examples/lambda.yml"))
+    assert "created" in results(apply("rbac", "crds", POOLS))
     role = cluster.read(ROLE)
     assert role is not None and {one["manager"] for one in role["metadata"]["managedFields"]} == {"tgp.gpu"}
-    again = apply("rbac", "crds", "examples/lambda.yml")
+    again = apply("rbac", "crds", POOLS)
     assert results(again) == {"unchanged"} and not again["changed"] and again["diff"] == []
     assert cluster.read(ROLE) == role
-    pools = cluster.read("/apis/tgp.io/v1/namespaces/default/gpunodepools/a10")
-    assert pools is not None and pools["spec"]["maxHourlyPrice"] == "1.50"
+    pools = cluster.read("/apis/tgp.io/v1/namespaces/default/gpunodepools/ml-workload-pool")
+    assert pools is not None and pools["spec"]["maxHourlyPrice"] == "2.0"
 
 
 def test_what_somebody_removed_is_set_again_and_shown(cluster: Cluster, apply: t.Callable[..., dict[str, t.Any]]) -> None:

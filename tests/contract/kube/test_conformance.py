@@ -13,6 +13,7 @@ import pytest
 
 from sandbox.kube import KubeApi
 
+from .our_kinds import OUR_PROBES
 from .probes import KUBELET_PROBES, PROBES, Kubelet
 
 
@@ -20,7 +21,7 @@ def _name(probe: t.Callable[..., None]) -> str:
     return probe.__name__.removeprefix("probe_")
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=_name)
+@pytest.mark.parametrize("probe", [*PROBES, *OUR_PROBES], ids=_name)
 def test_emulator(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
     probe(kube, space)
 

@@ -108,7 +108,8 @@ def test_objects_of_another_namespace_stop_no_reaping(rig: Rig) -> None:
         rig.kube("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     write(rig, a_class=CLASS, good=pool("good"))
     rig.provision(pool="good")
-    wrong = pool("typo", maxHourlyPrice="cheap")
+    wrong = pool("typo")
+    wrong["spec"]["template"]["spec"]["requirements"] = [{"key": "tgp.io/gpu-type", "operator": "In", "values": ["RTX4099"]}]
     wrong["metadata"]["namespace"] = "team-b"
     rig.kube("POST", "/api/v1/namespaces", {"metadata": {"name": "team-b"}})
     rig.kube("POST", "/apis/tgp.io/v1/namespaces/team-b/gpunodepools", wrong)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
-from schemas import crds
 from tests.contract.act.rig import Rig
 from tests.contract.act.test_service import documents
+from tests.fixtures.former_kinds import former_definitions
 
 Json = dict[str, t.Any]
 KEY = "secret_0123456789abcdefghijklmnop"
@@ -27,9 +27,10 @@ RUNPOD = {"offers": [{"type": "NVIDIA GeForce RTX 4090", "region": "US-TX-3", "s
 
 @pytest.fixture
 def tenant(build: t.Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """The operator has a class of containers in a file; pools are objects of the cluster."""
+    """The operator has a class of containers in a file; pools are objects of the cluster, which was not upgraded: its API server stores
+    what newer definitions refuse."""
     rig = build(runpod=RUNPOD)
-    for definition in crds.definitions():
+    for definition in former_definitions():
         rig.kube("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     rig.documents = documents("runpod")[:1]
     monkeypatch.setattr(rig, "run", functools.partial(rig.run, documents_from_cluster=True))
