@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Phase
+
 Schema = dict[str, t.Any]
 
 _MOMENT: Schema = {"type": "string", "format": "date-time"}
@@ -68,11 +70,13 @@ _PROVIDER: Schema = {
             "description": "Unavailable: the last run could not read it. Unknown: no run has asked it",
         },
         "message": _said(_TEXT, "why it is not Healthy"),
-        "minHourlyPrice": _said(_TEXT, "dollars per hour of the cheapest offer that fits the class, as the last launch saw it"),
+        "minHourlyPrice": _said(
+            _TEXT, "dollars per hour of the cheapest offer with the GPUs of the class, when offers were read last"
+        ),
         "maxHourlyPrice": _said(_TEXT, "dollars per hour of the dearest one"),
     },
 }
-PHASES = ("Pending", "Launching", "Joining", "Ready", "Terminating", "Failed")
+PHASES = (*(phase.value for phase in Phase), "Completed")
 STATUS: dict[str, dict[str, Schema]] = {
     "GPUNodeClass": {
         **_COMMON,
@@ -89,7 +93,9 @@ STATUS: dict[str, dict[str, Schema]] = {
     },
     "GPUNodePool": {
         **_COMMON,
-        "wanted": _said(_COUNT, "machines that the run wanted: replicas, minNodes, or what waiting pods need"),
+        "wanted": _said(
+            _COUNT, "machines that the last run wanted: replicas, minNodes, a number of the run, or what waiting pods need"
+        ),
         "replicas": _said(_COUNT, "machines that exist or are being made, without those that end; status of the subresource scale"),
         **_MACHINES,
         "gpus": _said(_COUNT, "GPUs of the machines that can be used"),

@@ -12,6 +12,8 @@ description:
   - In check mode that plan is all that happens; nothing is written anywhere.
   - Otherwise the decisions are written into the claims (new machines as C(Pending), machines to terminate with their reason), so that
     M(tgp.gpu.fleet_launch) and M(tgp.gpu.fleet_teardown) can carry them out, now or in a later run.
+  - With O(documents_from_cluster=true) what becomes of each object is written into its status, once the plan is recorded
+    (docs/how_to/cluster_objects.md). A status that cannot be written is one of RV(problems).
   - Takes the run lock and keeps it until M(tgp.gpu.fleet_unlock), because plan and launch have to see the same world.
 version_added: 0.1.0
 author:

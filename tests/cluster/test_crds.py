@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import types
 import typing as t
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,11 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, Plan, Shortfall
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import NoLock
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.write_status import write_statuses
 
 from .plane import Plane
 
@@ -54,6 +61,43 @@ def test_S0_13_documents_are_read_from_the_cluster(plane: Plane, kube: Kube, crd
     assert [one.key for one in specs.pools] == ["default/ml-workload-pool"]
     assert specs.classes["standard-gpu-class"].max_nodes == 10
     assert not warnings
+
+
+def test_a_run_writes_status_to_the_real_server(plane: Plane, kube: Kube, crds: None) -> None:
+    """Nothing of it is cut off, an object that has changed meanwhile is written once more, and the second run writes nothing."""
+    node_class = yaml.safe_load((SEEDS / "s0-nodeclass.yaml").read_text())
+    pool = yaml.safe_load((SEEDS / "s0-nodepool.yaml").read_text())
+    node_class["metadata"]["name"] = pool["spec"]["nodeClassRef"]["name"] = "with-status"
+    pool["metadata"]["name"] = "with-status"
+    node_class["spec"]["allowedNamespaces"] = ["default"]
+    plane.create("/apis/tgp.io/v1/gpunodeclasses", node_class)
+    plane.create("/apis/tgp.io/v1/namespaces/default/gpunodepools", pool)
+    path = "/apis/tgp.io/v1/namespaces/default/gpunodepools/with-status"
+    now = datetime.now(timezone.utc)
+    seen = Observation(now, "a1b2c3d4", {}, nodes=(), claims=())
+
+    def run() -> list[str]:
+        specs = load(Task(params={"documents": [], "documents_from_cluster": True}), kube)
+        mine = tuple(one for one in specs.objects if one.path.endswith("/with-status"))
+        plane.patch(path, {"metadata": {"labels": {"changed": "meanwhile"}}}, kind="merge")
+        context: t.Any = types.SimpleNamespace(
+            kube=kube,
+            lock=NoLock(),
+            specs=dataclasses.replace(specs, objects=mine),
+            settings=Settings(mode="autoscale"),
+            clock=types.SimpleNamespace(now=lambda: now),
+        )
+        return write_statuses(context, seen, Plan(shortfall=(Shortfall("default/with-status", 1, "maxHourlyPrice"),)))
+
+    assert run() == []
+    written = plane.get(path)
+    assert written["status"]["observedGeneration"] == 1 and written["status"]["reason"] == "maxHourlyPrice"
+    assert [one["type"] for one in written["status"]["conditions"]][:2] == ["Ready", "DocumentsValid"]
+    assert written["metadata"]["labels"]["changed"] == "meanwhile"
+    assert plane.get("/apis/tgp.io/v1/gpunodeclasses/with-status")["status"]["providers"][0]["health"] == "Unknown"
+    assert run() == [] and plane.get(path)["metadata"]["resourceVersion"] == written["metadata"]["resourceVersion"]
+    for one in (path, "/apis/tgp.io/v1/gpunodeclasses/with-status"):
+        plane.delete(one)
 
 
 def test_S3_10_the_server_refuses_what_the_schema_refuses(kube: Kube, crds: None) -> None:

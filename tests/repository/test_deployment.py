@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING, OWN_GROUP
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIM_RIGHTS, RIGHTS
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIM_RIGHTS, OBJECT_RIGHTS, RIGHTS
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.preflight.preflight import rights_in
 
 from .tree import ROOT
@@ -25,7 +24,7 @@ ASKED_BY_NOBODY = {  # rights whose lack stops nothing that costs money, so nobo
     Right("get", "namespaces"),
     Right("list", "events"),
     Right("list", "daemonsets", "apps"),
-    *(Right("list", plural, "tgp.io") for plural in _KINDS),
+    *OBJECT_RIGHTS,
     Right("get", "secrets", namespace="tgp-system"),
 }
 

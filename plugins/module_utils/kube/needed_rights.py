@@ -26,3 +26,9 @@ RIGHTS = (
 CLAIM_RIGHTS = tuple(
     Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete")
 )
+OBJECT_RIGHTS = tuple(
+    Right(verb, f"{plural}{sub}", "tgp.io")
+    for plural in ("gpunodeclasses", "gpunodepools", "gpurequests")
+    for verb, sub in (("list", ""), ("get", ""), ("patch", "/status"))
+)
+"""With documents_from_cluster: read them, and write what became of them into their status."""

@@ -48,6 +48,7 @@ from .spec import (
     Source,
     Specs,
     SpendingBudget,
+    StatusObject,
     Window,
 )
 
@@ -109,6 +110,7 @@ __all__ = [
     "Shortfall",
     "Source",
     "SpendingBudget",
+    "StatusObject",
     "StateFacts",
     "Taint",
     "Tally",

@@ -275,6 +275,22 @@ class Pause:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class StatusObject:
+    """A document that is an object of the cluster, with the ``status`` that was read beside it. ``key`` is that of its pool, of a class its
+    name; ``place`` names it in faults; ``version`` is its resourceVersion; ``deleted``: it has a deletionTimestamp."""
+
+    kind: str
+    key: str
+    path: str
+    place: str
+    uid: str
+    generation: int
+    version: str
+    status: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Specs:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in
     it want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
@@ -282,7 +298,8 @@ class Specs:
 
     ``pools`` may launch. ``paused`` are the keys of pools that may not, with the reason: their document or class is faulty, or is being
     deleted; ``held`` are those of them whose own document is valid. ``deleted`` are keys whose object has a deletionTimestamp.
-    ``faults``: sentences by the place of the document. ``sources``: what was read, by its id. ``pauses`` are those of annotations.
+    ``faults``: sentences by the place of the document. ``sources``: what was read, by its id. ``pauses`` are those of annotations,
+    ``objects`` what has a status.
     """
 
     classes: t.Mapping[str, NodeClass]
@@ -295,6 +312,7 @@ class Specs:
     faults: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     sources: t.Mapping[str, Source] = dataclasses.field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
+    objects: tuple[StatusObject, ...] = ()
 
     @property
     def described(self) -> tuple[Pool, ...]:

@@ -15,10 +15,11 @@ from ..core.clock import from_text
 from ..core.errors import ApiError, InvalidInput, NotFound, lazy
 from ..core.task import Task
 from ..documents.faults import Document, DocumentOrigin, line_of
+from ..documents.node_pool import REQUEST_NAMESPACE
 from ..documents.objects import Skipped, items_of, report, skipped
 from ..documents.parse import refuse, understand
 from ..kube.client import Kube
-from ..model import Machine, Source, Specs
+from ..model import Machine, Source, Specs, StatusObject
 from ..model.labels import API_PATH, API_VERSION
 from ..providers.webhook.machines import groups_from_environment, usable_groups
 
@@ -54,7 +55,7 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Specs:
         machines_from=machines_from,
         sources=collected.sources,
     )
-    specs = dataclasses.replace(specs, faults={**collected.faults, **specs.faults})
+    specs = dataclasses.replace(specs, faults={**collected.faults, **specs.faults}, objects=tuple(collected.objects))
     specs, more = collected.with_lines(specs, [*collected.notes, *warnings, *more])
     if strict:
         unread = [source.problem for name, source in collected.sources.items() if source.problem and not source.quiet]
@@ -79,6 +80,7 @@ class _Found:
         self.documents: list[Document] = []
         self.sources: dict[str, Source] = {}
         self.faults: dict[str, tuple[str, ...]] = {}
+        self.objects: list[StatusObject] = []
         self.notes: list[str] = []
         self._files: dict[str, _InFile] = {}  # by the place of a document
         self._skipped: list[tuple[str, Skipped]] = []  # since the last note
@@ -211,6 +213,7 @@ class _Found:
             else:
                 self.sources[source] = Source()
                 self.documents.extend(_object(item, kind, source) for item in items)
+                self.objects.extend(_status_object(item, kind, plural) for item in items)
 
     def _nothing_given(self) -> bool:
         """No document, no folder, no list of the cluster: as k8s-gpu-autoprovision is started, with variables alone."""
@@ -243,11 +246,31 @@ class _Found:
         return tuple(machines), machines_from, warnings
 
 
+def _place(kind: str, meta: t.Mapping[str, t.Any]) -> str:
+    return f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster"
+
+
+def _status_object(item: t.Mapping[str, t.Any], kind: str, plural: str) -> StatusObject:
+    meta = item["metadata"]
+    name, namespace = meta["name"], meta.get("namespace", "")
+    return StatusObject(
+        kind=kind,
+        key=name if kind == "GPUNodeClass" else f"{namespace or REQUEST_NAMESPACE}/{name}",
+        path=f"{API_PATH}/{f'namespaces/{namespace}/' if namespace else ''}{plural}/{name}",
+        place=_place(kind, meta),
+        uid=str(meta.get("uid", "")),
+        generation=meta.get("generation") or 0,
+        version=str(meta.get("resourceVersion", "")),
+        status=item.get("status") or {},
+        deleted=bool(meta.get("deletionTimestamp")),
+    )
+
+
 def _object(item: t.Mapping[str, t.Any], kind: str, source: str) -> Document:
     meta = item["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
     return Document(
-        f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster",
+        _place(kind, meta),
         {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": item.get("spec", {})},
         DocumentOrigin.CLUSTER if kind == "GPUNodeClass" else DocumentOrigin.NAMESPACE,
         source,

@@ -21,6 +21,7 @@ from ..observe.gather import gather, with_offers
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
 from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import write_plan
+from ..operations.write_status import write_statuses
 from ..planner.claims.diff import claim_diff
 from ..planner.disruption.schedule import hours
 from ..planner.pauses import paused_lines
@@ -129,11 +130,13 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     outlook = summary(decided, observation)
     show(context, decided, outlook)
     recorded = record(context, decided) if writes else Recorded()
+    unwritten = write_statuses(context, observation, decided) if writes else []
     changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
     decided = _asked_of_paused(without(decided, recorded), context)
     if context.task.params.get("save_to"):
         changed = write_plan(context.task, make(decided, observation, context.specs, context.settings, context.run_id))
     result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
+    result["problems"] += unwritten
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
     return result

@@ -6,6 +6,7 @@ for them, or such a limit would bound nothing."""
 
 from __future__ import annotations
 
+import typing as t
 from datetime import datetime
 
 from ...model import Pool
@@ -55,6 +56,11 @@ def settle(draft: Draft) -> None:
                 f"GPURequest {request.name} has been served: its machine went by idleTimeout or maxLifetime, decided at {went}. "
                 f"Take the document out, or rent again with provision.yml -e tgp_pool={request.name}."
             )
+
+
+def is_noted(findings: t.Mapping[str, datetime], pool: str) -> bool:
+    """Whether the findings of a run remember the request as served."""
+    return _key(pool) in findings
 
 
 def _since(draft: Draft, pool: str) -> datetime | None:
