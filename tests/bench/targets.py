@@ -144,7 +144,10 @@ def _rest() -> t.Iterator[Target]:
     name = "P6 budget"
     eviction = _of(name, lambda row: row.more("seconds to the eviction"))
     yield Target("P6", "seconds from a budget that opens to the eviction", 2, eviction, (name,))
-    ends = (("P7 node_wait", "seconds after the last node", NOT_EXAMINED), ("P1 own 100", "end of the play after the last node", _LAST))
+    ends = (
+        ("P7 node_wait", "seconds after the last node", NOT_EXAMINED),
+        ("P1 own 100", "end of the play after the last node", _LAST),
+    )
     for name, what, reason in ends:
         late = _of(name, lambda row, what=what: row.more(what))  # type: ignore[misc]
         yield Target("P7", f"{name.partition(' ')[2]}: {what}", 0.5, late, (name,), reason=reason)

@@ -17,7 +17,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.errors import InvalidInput
-from ..model import Capability, Claim, CloudChoice, Node, NodeClass, Observation, Plan, Pool, Specs, StatusObject
+from ..model import Capability, Claim, CloudChoice, Node, NodeClass, Observation, Pause, Plan, Pool, Specs, StatusObject
 from ..model.claims import Phase
 from ..model.defaults import LAUNCHING, Settings
 from ..model.reasons import ActionKind
@@ -28,6 +28,7 @@ from .cost.cost import add_up
 from .disruption.expiration import age_of
 from .disruption.schedule import hours
 from .offers.requirements import is_offered
+from .pauses import Pauses, sentence
 from .scheduling import completed_requests
 
 Json = dict[str, t.Any]
@@ -40,14 +41,13 @@ _COMPLETED = "Completed"
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """What a run knows when it has decided. ``pauses``: why a person has paused an object, by (kind, key)."""
+    """What a run knows when it has decided."""
 
     seen: Observation
     specs: Specs
     decided: Plan
     settings: Settings
     capabilities: t.Mapping[str, Capability]
-    pauses: t.Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def claims(self) -> tuple[Claim, ...]:
@@ -64,6 +64,17 @@ class World:
     def purses(self) -> tuple[Purse, ...]:
         seen = self.seen
         return open_purses(self.specs, self.settings.budget, seen.ledger, seen.claims or (), seen.now, self.capabilities).all
+
+    @functools.cached_property
+    def _pauses(self) -> Pauses:
+        return Pauses((*self.seen.pauses, *self.specs.pauses), self.specs.described)
+
+    def pause(self, one: StatusObject) -> Pause | None:
+        """The one that holds for an object (L-31)."""
+        if one.kind == "GPUNodeClass":
+            return self._pauses.of("", one.key)
+        pool = self.specs.pool_of(one.key)
+        return self._pauses.of(one.key, pool.node_class if pool is not None else "")
 
     def trouble(self, claim: Claim) -> str:
         """Why a machine that was usable is not now; empty when it is, or nobody could ask."""
@@ -274,6 +285,11 @@ def _invalid(one: StatusObject, world: World) -> Readiness:
     return Readiness(False, "InvalidDocument", text, stalled=True)
 
 
+def _paused(pause: Pause) -> str:
+    words = sentence(pause)
+    return f"{words[0].upper()}{words[1:].rstrip('.')}."
+
+
 def _readiness(one: StatusObject, asked: int, machines: Machines, world: World) -> Readiness:
     specs = world.specs
     pool = _pool_of(one, world)
@@ -286,8 +302,8 @@ def _readiness(one: StatusObject, asked: int, machines: Machines, world: World) 
         return Readiness(False, "ClassNotReady", specs.paused[one.key], stalled=True)
     if len(machines.ready) >= asked:
         return Readiness(True, "MachinesReady" if asked else "NoMachinesWanted", count if asked else "No machine is asked for.")
-    if (one.kind, one.key) in world.pauses:
-        return Readiness(False, "Paused", f"{count} {world.pauses[one.kind, one.key]}".strip())
+    if (pause := world.pause(one)) is not None:
+        return Readiness(False, "Paused", f"{count} {_paused(pause)}")
     for name in (one.key, pool.node_class):
         if name in specs.blocked:
             return Readiness(False, "CannotJoin", f"{count} {specs.blocked[name]}", stalled=True)
@@ -355,8 +371,9 @@ def _conditions(
     used_up = next((purse for purse in world.purses if whose and _covers(purse, whose) and purse.used_up), None)
     budget = f"{used_up.title}: ${print_money(used_up.budget.amount)} are used up." if used_up else ""
     yield "BudgetExceeded", bool(budget), "BudgetUsedUp" if budget else "WithinBudget", budget
-    pause = world.pauses.get((one.kind, one.key))
-    yield "Paused", pause is not None, "NotPaused" if pause is None else "PausedByAnnotation", pause or ""
+    pause = world.pause(one)
+    by = "NotPaused" if pause is None else "PausedByAnnotation" if pause.annotation else "PausedByPlaybook"
+    yield "Paused", pause is not None, by, "" if pause is None else _paused(pause)
     if readiness.stalled:
         yield "Stalled", True, readiness.reason, readiness.message
     elif not readiness.ready and pause is None:

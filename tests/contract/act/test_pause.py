@@ -59,7 +59,11 @@ def test_L31_a_paused_pool_stays_as_it_is_in_every_mode(rig: Rig, how: str) -> N
     plan = rig.plan("provision", check=True)
     assert KEY not in {row["pool"] for row in plan["plan"] if row["action"] == "launch"} and plan["problems"] == []
     (problem,) = rig.plan("provision", check=True, pools=["training"], nodes=3)["problems"]
-    assert problem.startswith(f"{KEY}: ") and "2 machines will not come: " in problem and "To end the pause, run resume.yml." in problem
+    assert (
+        problem.startswith(f"{KEY}: ")
+        and "2 machines will not come: " in problem
+        and "To end the pause, run resume.yml." in problem
+    )
     assert rig.plan("provision", check=True, pools=["training"], nodes=1)["problems"] == []  # it is there
     assert [one["pool"] for one in rig.run("info")["paused"]][-1] == KEY
 

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Deletion,
     Ledger,
     Observation,
+    Pause,
     Phase,
     Plan,
     Shortfall,
@@ -146,10 +147,29 @@ def test_what_stops_a_pool_stands_in_its_condition() -> None:
 
 
 def test_a_paused_pool_neither_reconciles_nor_stalls() -> None:
-    status = of(POOL, seen(), wanted(replicas=1), pauses={("GPUNodePool", "default/p"): "tgp.io/paused is set."})
+    by_class = dataclasses.replace(wanted(replicas=1), pauses=(Pause("class", "c", "new drivers", annotation=True),))
+    status = of(POOL, seen(), by_class)
     found = conditions(status)
     assert found["Paused"] == ("True", "PausedByAnnotation") and found["Ready"] == ("False", "Paused")
     assert not {"Reconciling", "Stalled"} & set(found)
+    why = "Its class c is paused by the annotation tgp.io/paused: new drivers."
+    assert message(status, "Paused") == why and message(status, "Ready") == f"0 of 1 machines are ready. {why}"
+
+
+@pytest.mark.parametrize(
+    ("pause", "paused"),
+    [
+        (Pause("all", since=at("11:00")), {"GPUNodePool", "GPUNodeClass"}),
+        (Pause("class", "c", since=at("11:00")), {"GPUNodePool", "GPUNodeClass"}),
+        (Pause("pool", "default/p", since=at("11:00")), {"GPUNodePool"}),
+        (Pause("pool", "default/other", since=at("11:00")), set()),
+    ],
+)
+def test_a_pause_of_the_record_shows_on_all_that_it_holds_for(pause: Pause, paused: set[str]) -> None:
+    world = dataclasses.replace(seen(), pauses=(pause,))
+    documents = dataclasses.replace(wanted(), classes={"c": node_class()})
+    found = {one.kind: conditions(of(one, world, documents)).get("Paused") for one in (POOL, CLASS)}
+    assert {kind for kind, told in found.items() if told == ("True", "PausedByPlaybook")} == paused
 
 
 def test_a_budget_that_is_used_up_shows_on_all_that_it_covers() -> None:
