@@ -153,7 +153,7 @@ def _peers(options: argparse.Namespace) -> Results:
     about = {**results.about(_command()), "busy": BUSY, "others": OTHERS, "settings": _settings()}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tgp-bench-") as folder:
-        rows = list(peers.rows(Path(folder), options.python))
+        rows = list(peers.rows(Path(folder), options.python.absolute()))  # modules run in another folder
     about["minutes"] = round((time.monotonic() - began) / 60, 1)
     found = Results(about, rows)
     print("\n".join(page.row_table(rows)))
