@@ -117,11 +117,24 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
 def keep(file: Path) -> None:
     """Make the results of a run those of the documentation."""
     found = results.read(file)
-    if any(row.id.startswith("P1 ") for row in found.rows):
-        results.write(found, KEPT)
-        PAGE.write_text(page.page(found), encoding="utf-8")
-    else:
+    if not any(row.id.startswith("P1 ") for row in found.rows):
         results.write(found, PEERS)
+        if not KEPT.exists():
+            return
+        found = results.read(KEPT)
+    found = _with_peers(found)
+    results.write(found, KEPT)
+    PAGE.write_text(page.page(found), encoding="utf-8")
+
+
+def _with_peers(found: Results) -> Results:
+    """With the kept results of other tools."""
+    if not PEERS.exists():
+        return found
+    others = results.read(PEERS)
+    names = {row.id for row in others.rows}
+    rows = [*(row for row in found.rows if row.id not in names), *others.rows]
+    return Results({**found.about, "peers": others.about}, rows, found.plain)
 
 
 def _run(options: argparse.Namespace) -> Results:
@@ -142,11 +155,7 @@ def _run(options: argparse.Namespace) -> Results:
                 plain[name].append(["load average at its end", f"{os.getloadavg()[0]:.1f}"])
             print(f"{name} took {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr, flush=True)
     about["minutes"] = round((time.monotonic() - began) / 60, 1)
-    if PEERS.exists():
-        others = results.read(PEERS)
-        rows += others.rows
-        about["peers"] = others.about
-    return Results(about, rows, plain)
+    return _with_peers(Results(about, rows, plain))
 
 
 def _peers(options: argparse.Namespace) -> Results:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.bench import __main__ as command
 from tests.bench import page, results, targets
 from tests.bench.__main__ import KEPT, PAGE
 from tests.bench.results import Measured, Results, Row
@@ -95,6 +97,33 @@ def test_a_peer_of_another_size_and_day_is_said_to_be_so() -> None:
     text = page.page(Results({**ABOUT, "peers": {**ABOUT, "date": "2025-12-31"}}, [provision(25.0), loop]))
     assert line(text, "hcloud in a loop, ten times").endswith("| ≥ 80 | 100 | met |")
     assert "| other tools | measured on 2025-12-31 at commit `0123abcd`" in text
+
+
+def test_results_that_are_kept_have_the_rows_of_other_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is measured last, and in the place of older ones."""
+    names = {name: tmp_path / f"{name}.json" for name in ("KEPT", "PEERS")}
+    for name, path in (*names.items(), ("PAGE", tmp_path / "page.md")):
+        monkeypatch.setattr(command, name, path)
+
+    def measured(name: str, *rows: Row) -> Path:
+        path = tmp_path / name
+        results.write(Results({**ABOUT, "date": name}, list(rows)), path)
+        return path
+
+    def loop(wall: float) -> Row:
+        return Row("P2 loop 10", "hcloud in a loop", "s", [Measured(wall, 10.0, 0.2)])
+
+    command.keep(measured("first", loop(100.0)))
+    assert not names["KEPT"].exists()
+    command.keep(measured("ours", provision(25.0)))
+    assert line((tmp_path / "page.md").read_text(), "hcloud in a loop, ten times").endswith(
+        "| ≥ 80 | 40 | **missed**: " + targets._JOINED + " |"
+    )
+    command.keep(measured("second", loop(250.0)))
+    page_now = (tmp_path / "page.md").read_text()
+    assert line(page_now, "hcloud in a loop, ten times").endswith("| ≥ 80 | 100 | met |")
+    assert "| other tools | measured on second" in page_now and "| date | ours |" in page_now
+    assert [row.id for row in results.read(names["KEPT"]).rows] == ["P1 own 100", "P2 loop 10"]
 
 
 def test_no_figure_stands_in_the_page_s_own_words() -> None:
