@@ -20,7 +20,7 @@ from ..core.errors import InvalidInput
 from ..model import Capability, Claim, CloudChoice, Node, NodeClass, Observation, Pause, Plan, Pool, Specs, StatusObject
 from ..model.claims import Phase
 from ..model.defaults import LAUNCHING, Settings
-from ..model.reasons import ActionKind
+from ..model.reasons import ActionKind, Finding
 from ..units.values import parse_time, print_money, print_time
 from .claims.record import BEFORE_READY, counts, may_have_instance
 from .cost.budgets import EVERYTHING, Purse, open_purses
@@ -303,7 +303,7 @@ def _readiness(one: StatusObject, asked: int, machines: Machines, world: World) 
     if len(machines.ready) >= asked:
         return Readiness(True, "MachinesReady" if asked else "NoMachinesWanted", count if asked else "No machine is asked for.")
     if (pause := world.pause(one)) is not None:
-        return Readiness(False, "Paused", f"{count} {_paused(pause)}")
+        return Readiness(False, Finding.PAUSED, f"{count} {_paused(pause)}")
     for name in (one.key, pool.node_class):
         if name in specs.blocked:
             return Readiness(False, "CannotJoin", f"{count} {specs.blocked[name]}", stalled=True)
@@ -373,7 +373,7 @@ def _conditions(
     yield "BudgetExceeded", bool(budget), "BudgetUsedUp" if budget else "WithinBudget", budget
     pause = world.pause(one)
     by = "NotPaused" if pause is None else "PausedByAnnotation" if pause.annotation else "PausedByPlaybook"
-    yield "Paused", pause is not None, by, "" if pause is None else _paused(pause)
+    yield Finding.PAUSED, pause is not None, by, "" if pause is None else _paused(pause)
     if readiness.stalled:
         yield "Stalled", True, readiness.reason, readiness.message
     elif not readiness.ready and pause is None:
