@@ -12,6 +12,7 @@ as the practical floor. kubernetes.core drains nodes, and waits for them, in a l
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -39,10 +40,12 @@ _FQCN = "hetzner.hcloud.server"
 
 
 class StandIn:
-    """A running stand-in of Hetzner's API."""
+    """A running stand-in of a cloud's API, by default Hetzner's. ``variables`` are those by which its tools find it."""
 
-    def __init__(self, running: int = 0) -> None:
-        command = [sys.executable, "-m", "tests.bench.hetzner", str(LATENCY), str(BOOT), str(running)]
+    def __init__(self, running: int = 0, *, ec2: bool = False) -> None:
+        self._service = "ec2" if ec2 else "hetzner"
+        times = [str(LATENCY)] if ec2 else [str(LATENCY), str(BOOT)]
+        command = [sys.executable, "-m", f"tests.bench.{self._service}", *times, str(running)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
@@ -54,11 +57,17 @@ class StandIn:
         self._process.kill()
         self._process.communicate()
 
-    def run(self, command: t.Sequence[str]) -> Measured:
-        variables = {**os.environ, "HCLOUD_ENDPOINT": self.address, "HCLOUD_TOKEN": _TOKEN}
+    def list(self, python: Path, inventory: Path) -> Measured:
+        """ansible-inventory with this source. It ends well with an empty list, too, when the source cannot be read: Ended."""
+        return self.run([str(python.parent / "ansible-inventory"), "-i", str(inventory), "--list"], _all_hosts)
+
+    def run(self, command: t.Sequence[str], check: t.Callable[[str], None] = lambda _output: None) -> Measured:
+        found = _of_ec2(self.address) if self._service == "ec2" else {"HCLOUD_ENDPOINT": self.address, "HCLOUD_TOKEN": _TOKEN}
+        variables = {**os.environ, **found}
         before, spent = self.calls(), processor_seconds(self._process.pid)
         cost = measured(command, variables)
-        return _measured(cost, processor_seconds(self._process.pid) - spent, {"hetzner": self.calls() - before})
+        check(cost.output)
+        return _measured(cost, processor_seconds(self._process.pid) - spent, {self._service: self.calls() - before})
 
     def calls(self) -> int:
         return int(httpx.get(f"{self.address}/calls").raise_for_status().json()["calls"])
@@ -76,6 +85,7 @@ def rows(folder: Path, python: Path) -> t.Iterator[Row]:
         "hetzner.hcloud in a loop": lambda: _loop(folder, python),
         "hetzner.hcloud with async": lambda: _async(folder, python),
         "the inventory of hetzner.hcloud": lambda: _inventory(folder, python),
+        "the inventory of amazon.aws": lambda: _inventory_of_ec2(folder, python),
         "kubernetes.core.k8s_drain": lambda: _k8s_drain(folder, python),
         "kubernetes.core.k8s_info": lambda: _k8s_info(folder, python),
     }
@@ -114,8 +124,31 @@ def _inventory(folder: Path, python: Path) -> Row:
     path = folder / "peers.hcloud.yml"
     path.write_text("plugin: hetzner.hcloud.hcloud\n")
     with StandIn(running=HOSTS) as api:
-        run = api.run([str(python.parent / "ansible-inventory"), "-i", str(path), "--list"])
+        run = api.list(python, path)
     return Row(f"P3 hcloud {HOSTS}", f"the inventory of hetzner.hcloud, {HOSTS} hosts", "s", [run])
+
+
+def _inventory_of_ec2(folder: Path, python: Path) -> Row:
+    path = folder / "peers.aws_ec2.yml"
+    path.write_text("plugin: amazon.aws.aws_ec2\nregions: [us-east-1]\n")
+    with StandIn(HOSTS, ec2=True) as api:
+        run = api.list(python, path)
+    return Row(f"P3 aws_ec2 {HOSTS}", f"the inventory of amazon.aws, {HOSTS} hosts", "s", [run])
+
+
+def _all_hosts(output: str) -> None:
+    listed = len(json.loads(output[output.index("\n{") + 1 if not output.startswith("{") else 0 :])["_meta"]["hostvars"])
+    if listed != HOSTS:
+        raise Ended(f"{listed} of {HOSTS} hosts are listed")
+
+
+def _of_ec2(address: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "none",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
 
 
 def _k8s_drain(folder: Path, python: Path) -> Row:

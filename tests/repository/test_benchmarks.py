@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import __main__ as command
-from tests.bench import page, results, targets
+from tests.bench import ec2, page, results, targets
 from tests.bench.__main__ import KEPT, PAGE
 from tests.bench.results import Measured, Results, Row
 
@@ -124,6 +124,18 @@ def test_results_that_are_kept_have_the_rows_of_other_tools(tmp_path: Path, monk
     assert line(page_now, "hcloud in a loop, ten times").endswith("| ≥ 80 | 100 | met |")
     assert "| other tools | measured on second" in page_now and "| date | ours |" in page_now
     assert [row.id for row in results.read(names["KEPT"]).rows] == ["P1 own 100", "P2 loop 10"]
+
+
+def test_the_stand_in_of_ec2_pages_and_refuses_what_it_does_not_know() -> None:
+    form, seen = {"Action": ["DescribeInstances"], "MaxResults": ["400"]}, list[str]()
+    for expected in (400, 400, 200):
+        status, text = ec2.answer(form, 1000)
+        ids = re.findall(r"<instanceId>(.*?)</instanceId>", text)
+        assert status == 200 and len(ids) == expected
+        seen += ids
+        form["NextToken"] = re.findall(r"<nextToken>(\d+)</nextToken>", text)
+    assert len(set(seen)) == 1000 and form["NextToken"] == []
+    assert ec2.answer({"Action": ["RunInstances"]}, 1000)[0] == 400
 
 
 def test_no_figure_stands_in_the_page_s_own_words() -> None:
