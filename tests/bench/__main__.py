@@ -61,7 +61,7 @@ from .results import Results, Row
 
 PAGE = ROOT / "docs" / "evidence" / "benchmarks.md"
 KEPT, PEERS = (Path(__file__).parent / "kept" / name for name in ("results.json", "peers.json"))
-COUNTS, BESIDE = (10, 100, 300), (0, 100, 300, 1000)
+COUNTS, BESIDE = (10, 100, 300), (0, 10, 100, 300, 1000)
 ONCE = 100  # machines above which a row has one run
 LARGE = 1000
 
