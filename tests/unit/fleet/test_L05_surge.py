@@ -348,6 +348,17 @@ def test_L05_a_replacement_that_waits_is_not_idle_for_an_hour() -> None:
     assert set(going(seen_at("11:45"), "Empty")) == {B}, "usable for an hour"
 
 
+def test_L05_the_idle_time_of_a_replacement_begins_when_the_old_one_is_gone() -> None:
+    """The pods that left the old one may still be on their way."""
+    both = run([old(), new()], nodes=(node(A), node(B, annotations={"tgp.io/idle-since": "2026-08-20T11:50:00Z"})))
+    assert [(one.target, one.value) for one in of(both, "annotate") if one.target == B] == [(B, None)]
+    again = run([old(), new()], nodes=(node(A), node(B)))
+    assert not [one for one in of(again, "annotate") if one.target == B], "nothing is noted while it waits"
+    alone = run([new()], dataclasses.replace(REPLACE, consolidate_after=600), nodes=(node(B),), now=at("12:30"))
+    assert [(one.target, one.value) for one in of(alone, "annotate")] == [(B, "2026-08-20T12:30:00Z")]
+    assert not going(alone, "Empty")
+
+
 def test_L05_a_replacement_that_has_drifted_too_stays_until_the_old_one_is_gone() -> None:
     wide = dataclasses.replace(REPLACE, disruption_budgets=(DisruptionBudget("100%"),), min_age=0)
     found = run([old(), new(generation=generation(THEN, REPLACE))], wide, settings={"max_remove_per_run": 5})

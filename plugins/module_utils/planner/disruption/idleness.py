@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ...model import Action, Claim, Node, Phase, Pool
+from ...model.labels import IDLE_SINCE_ANNOTATION
 from ...model.reasons import ActionKind, Finding, Reason
 from ...units.values import latest, print_duration
 from ..claim_sync import Settled
@@ -71,11 +72,11 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         if idle is None:
             continue
         draft.warnings.extend(idle.warnings)
+        if idle.busy is False and pool.key not in draft.hurried and (old := draft.standing_by.get(settled.claim.name)):
+            idle = _waits(idle, settled.node, old)
         claim = _note(draft, settled.claim, settled.node, idle)
         grows = growing(claim)
         against = idle.why if not idle.eligible else f"idle, but {grows}" if grows else ""
-        if claim.name in draft.standing_by and pool.key not in draft.hurried and not against:
-            against = f"idle, but it comes in the place of {draft.standing_by[claim.name]}"
         begun = settled.stored.deletion
         if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own step comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
@@ -104,6 +105,14 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
             claim,
             f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)",
         )
+
+
+def _waits(idle: emptiness.Idle, node: Node | None, old: str) -> emptiness.Idle:
+    """That of a machine that comes in the place of ``old`` and waits for its pods: its idle time begins when that one has gone."""
+    noted = node is not None and IDLE_SINCE_ANNOTATION in node.annotations
+    return dataclasses.replace(
+        idle, busy=True, since=None, write=noted, eligible=False, why=f"idle, but it comes in the place of {old}"
+    )
 
 
 def _note(draft: Draft, claim: Claim, node: Node | None, idle: emptiness.Idle) -> Claim:
