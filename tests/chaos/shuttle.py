@@ -327,6 +327,7 @@ def replacements(loom: Loom, *, own: bool) -> dict[str, t.Any]:
             Semaphore=bound(Semaphore, loom),
             Thread=bound(Thread, loom, own), local=threading.local,
             current_thread=threading.current_thread, main_thread=threading.main_thread, TIMEOUT_MAX=threading.TIMEOUT_MAX,
+            get_native_id=threading.get_native_id,
         ),
         "queue": types.SimpleNamespace(SimpleQueue=bound(SimpleQueue, loom), Empty=queue.Empty),
         "concurrent": types.SimpleNamespace(futures=futures),

@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, 
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import NoLock
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
-from ansible_collections.tgp.gpu.plugins.module_utils.operations.write_status import write_statuses
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.persist_plan import write_statuses
 
 from .plane import Plane
 

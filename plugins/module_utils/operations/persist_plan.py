@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes what a plan decided into our records, before anything is done about it (L-2)."""
+"""Writes what a plan decided into our records, before anything is done about it (L-2), and into the status of objects of the cluster."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from ..core.errors import ApiError, BadShape, Conflict, NotFound, Unauthorized, Unreachable
+from ..core.errors import ApiError, BadShape, Conflict, Forbidden, NotFound, Unauthorized, Unreachable
 from ..core.notifications import Delivery, Message, Sender
 from ..core.task import Task
 from ..kube.drain.node_drain import undoing
 from ..kube.node_mark import parse_taint
 from ..kube.nodes import annotate, change, get_node
-from ..model import Action, Claim, Notice, Plan
+from ..model import Action, Claim, Notice, Observation, Plan, StatusObject
 from ..model.labels import IDLE_SINCE_ANNOTATION
 from ..model.reasons import ActionKind
 from ..observe.context import Context
 from ..planner import notices
 from ..planner.disruption.interruption import LEFT_ALONE
+from ..planner.object_status import World, statuses
+from ..planner.object_status import change as status_change
 from ..planner.offers import launch_backoff
+from ..providers.registry import CAPABILITIES
 
 
 @dataclasses.dataclass
@@ -255,3 +258,45 @@ class Telling:
 
 def _fields(notice: Notice) -> dict[str, t.Any]:
     return {field.name: getattr(notice, field.name) for field in dataclasses.fields(notice)}
+
+
+# ---- the status of objects of the cluster
+
+
+def write_statuses(context: Context, seen: Observation, decided: Plan) -> list[str]:
+    """Writes the status of the objects whose documents the run has read: at most once per object and run, and only what has changed. What
+    could not be written, as sentences; the run goes on all the same."""
+    problems: list[str] = []
+    refused: set[str] = set()  # kinds: a right that is missing for one object is missing for all
+    for one, status in statuses(World(seen, context.specs, decided, context.settings, CAPABILITIES)):
+        patch = status_change(one.status, status, seen.now)
+        if patch is None or one.kind in refused:
+            continue
+        context.lock.renew_if_due()
+        try:
+            _write_status(context, one, status, patch)
+        except NotFound:
+            continue  # it was deleted meanwhile
+        except Conflict:
+            continue  # another client keeps changing it; the next run tries again
+        except Forbidden as error:
+            refused.add(one.kind)
+            problems.append(f"The status of {one.kind} objects cannot be written: {error}")
+        except ApiError as error:
+            problems.append(f"The status of {one.place} cannot be written: {error}")
+    return problems
+
+
+def _write_status(context: Context, one: StatusObject, status: t.Mapping[str, t.Any], patch: dict[str, t.Any]) -> None:
+    """With one more try when the object has changed since it was read."""
+    try:
+        _patch_status(context, one, one.version, patch)
+    except Conflict:
+        found = context.kube.get(one.path)
+        again = status_change(found.get("status") or {}, status, context.clock.now())
+        if again is not None and found["metadata"].get("uid") == one.uid:
+            _patch_status(context, one, found["metadata"]["resourceVersion"], again)
+
+
+def _patch_status(context: Context, one: StatusObject, version: str, patch: dict[str, t.Any]) -> None:
+    context.kube.patch(f"{one.path}/status", {"metadata": {"resourceVersion": version}, "status": patch})

@@ -19,9 +19,8 @@ from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
 from ..observe.gather import gather, with_offers
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
-from ..operations.persist_plan import Recorded, record, without
+from ..operations.persist_plan import Recorded, record, without, write_statuses
 from ..operations.plan_file import write_plan
-from ..operations.write_status import write_statuses
 from ..planner.claims.diff import claim_diff
 from ..planner.disruption.schedule import hours
 from ..planner.pauses import paused_lines
