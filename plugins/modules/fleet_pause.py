@@ -56,7 +56,7 @@ EXAMPLES = r"""
 - name: Pause one pool
   tgp.gpu.fleet_pause:
     documents: [examples/lambda.yml]
-    pools: [default/training]
+    pools: [default/a10]
     reason: the provider has an incident
 
 - name: End every pause of the record
