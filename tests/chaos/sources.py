@@ -15,7 +15,7 @@ import typing as t
 from decimal import Decimal
 from pathlib import Path
 
-import yaml
+from tests.fixtures.former_kinds import former_definitions
 
 if t.TYPE_CHECKING:
     from .stage import Stage
@@ -25,7 +25,6 @@ LATER, LATER_CLASS = "later", "demo-later"  # documents that appear
 _MODELS = {"lambda": "QUADRO-RTX6000", "paperspace": "A4000", "vast": "RTX4090"}  # what a GPURequest asks for: within every limit
 _PAIRED = "A6000"  # where machines have two GPUs
 _OF_MACHINES = ("talosConfig", "tailscaleConfig", "wireguardConfig")  # fields that a GPURequest has as a class has them
-_DEFINITIONS = Path(__file__).resolve().parents[2] / "schemas" / "crds.yaml"
 _NO_YAML = "kind: [GPUNodePool\nmetadata: }\n"
 _WRONG = {"yaml": "some-time", "field": "some-dollars"}  # values that a definition lets through
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -137,7 +136,8 @@ class File(Files):
 
 class Cluster(Source):
     """Custom resources. ``missing``: nobody has installed their definitions, so no run can read any. ``empty``: a list that can be read and
-    has no object is believed (L-25), so all of them are gone. A broken object is one that its schema lets through and the reader refuses."""
+    has no object is believed (L-25), so all of them are gone. The definitions are those of a cluster that was not upgraded, so that there
+    can be objects which the reader refuses."""
 
     kind = "cluster"
     broken = _WRONG
@@ -163,7 +163,7 @@ class Cluster(Source):
             stage.written.clear()
             return
         if stage.api.request("GET", f"{_CRDS}/gpunodepools.tgp.io")[0] == 404:
-            for definition in yaml.safe_load_all(_DEFINITIONS.read_text()):
+            for definition in former_definitions():
                 stage.kube("POST", _CRDS, definition)
         for path in [one for one in stage.written if one not in wanted]:
             stage.kube("DELETE", path)
