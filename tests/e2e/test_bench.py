@@ -95,4 +95,4 @@ def test_peers_that_are_not_installed_are_skipped_with_a_line(
     rows = list(peers.rows(tmp_path, tmp_path / "nowhere" / "bin" / "python"))
     assert [row.id for row in rows] == ["P2 script 1"]
     said = capfd.readouterr().err
-    assert said.count(" is skipped: ") == 5 and "hetzner.hcloud in a loop is skipped: " in said
+    assert said.count(" is skipped: ") == 6 and "hetzner.hcloud in a loop is skipped: " in said
