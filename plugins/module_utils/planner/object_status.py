@@ -65,6 +65,10 @@ class World:
         seen = self.seen
         return open_purses(self.specs, self.settings.budget, seen.ledger, seen.claims or (), seen.now, self.capabilities).all
 
+    def purse(self, scope: str, name: str) -> Purse | None:
+        """The budget of one pool or class by itself."""
+        return next((purse for purse in self.purses if (purse.scope, purse.name) == (scope, name)), None)
+
     @functools.cached_property
     def _pauses(self) -> Pauses:
         return Pauses((*self.seen.pauses, *self.specs.pauses), self.specs.described)
@@ -150,7 +154,7 @@ def _of_pool(one: StatusObject, world: World) -> Json:
     asked = _asked(one, pool, world)
     missing = sum(shortfall.missing for shortfall in world.decided.shortfall if shortfall.pool == one.key)
     wanted = asked if pool is not None and pool.replicas is not None else max(asked, machines.existing + missing)
-    own = next((purse for purse in world.purses if (purse.scope, purse.name) == ("pool", one.key)), None)
+    own = world.purse("pool", one.key)
     expiries = [] if pool is None else [age_of(claim, None, pool, world.seen.now).due for claim in machines.ready]
     return _status(
         one,
@@ -178,7 +182,7 @@ def _of_request(one: StatusObject, world: World) -> Json:
     readiness = _readiness(one, asked, machines, world)
     if served:
         readiness = Readiness(True, _COMPLETED, "Its machine ended by idleTimeout or maxLifetime. provision.yml rents another one.")
-    own = next((purse for purse in world.purses if (purse.scope, purse.name) == ("pool", one.key)), None)
+    own = world.purse("pool", one.key)
     facts: Json = {}
     if claim is not None:
         facts = {
@@ -202,7 +206,7 @@ def _of_request(one: StatusObject, world: World) -> Json:
 def _of_class(one: StatusObject, world: World) -> Json:
     node_class = None if world.specs.faults.get(one.place) else world.specs.classes.get(one.key)
     machines = Machines.of([claim for claim in world.claims if claim.node_class == one.key], world)
-    own = next((purse for purse in world.purses if (purse.scope, purse.name) == ("class", one.key)), None)
+    own = world.purse("class", one.key)
     providers = [] if node_class is None else [_provider(choice, node_class, one, world) for choice in node_class.clouds]
     usable = [entry for entry in providers if entry["health"] in ("Healthy", "Unknown")]
     if one.deleted:
