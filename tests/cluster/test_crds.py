@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, 
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import NoLock
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
-from ansible_collections.tgp.gpu.plugins.module_utils.operations.persist_plan import write_statuses
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.persist_plan import write_objects
 
 from .plane import Plane
 
@@ -87,7 +87,7 @@ def test_a_run_writes_status_to_the_real_server(plane: Plane, kube: Kube, crds: 
             settings=Settings(mode="autoscale"),
             clock=types.SimpleNamespace(now=lambda: now),
         )
-        return write_statuses(context, seen, Plan(shortfall=(Shortfall("default/with-status", 1, "maxHourlyPrice"),)))
+        return write_objects(context, seen, Plan(shortfall=(Shortfall("default/with-status", 1, "maxHourlyPrice"),)))
 
     assert run() == []
     written = plane.get(path)

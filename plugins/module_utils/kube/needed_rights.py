@@ -29,6 +29,6 @@ CLAIM_RIGHTS = tuple(
 OBJECT_RIGHTS = tuple(
     Right(verb, f"{plural}{sub}", "tgp.io")
     for plural in ("gpunodeclasses", "gpunodepools", "gpurequests")
-    for verb, sub in (("list", ""), ("get", ""), ("patch", "/status"))
+    for verb, sub in (("list", ""), ("get", ""), ("patch", ""), ("patch", "/status"))
 )
-"""With documents_from_cluster: read them, and write what became of them into their status."""
+"""With documents_from_cluster: read them, hold them by a finalizer while they have machines, and write their status."""

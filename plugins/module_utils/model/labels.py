@@ -51,6 +51,14 @@ SCALE_UP_ANNOTATION = "tgp.io/scale-up"
 PAUSED_ANNOTATION = "tgp.io/paused"
 OWNER_PROCESS_ANNOTATION = "tgp.io/owner-process"
 
+# ---- Finalizers of documents that are objects of the cluster
+
+FINALIZERS = {
+    "GPUNodeClass": "tgp.io/gpunodeclass-finalizer",
+    "GPUNodePool": "tgp.io/gpunodepool-finalizer",
+    "GPURequest": "tgp.io/gpurequest-finalizer",
+}
+
 # ---- Taints
 
 EPHEMERAL_TAINT = "tgp.io/ephemeral"

@@ -277,7 +277,8 @@ class Pause:
 @dataclasses.dataclass(frozen=True, slots=True)
 class StatusObject:
     """A document that is an object of the cluster, with the ``status`` that was read beside it. ``key`` is that of its pool, of a class its
-    name; ``place`` names it in faults; ``version`` is its resourceVersion; ``deleted``: it has a deletionTimestamp."""
+    name; ``place`` names it in faults; ``version`` is its resourceVersion; ``deleted``: it has a deletionTimestamp, and stays for its
+    ``finalizers``."""
 
     kind: str
     key: str
@@ -288,6 +289,7 @@ class StatusObject:
     version: str
     status: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     deleted: bool = False
+    finalizers: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

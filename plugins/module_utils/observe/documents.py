@@ -263,6 +263,7 @@ def _status_object(item: t.Mapping[str, t.Any], kind: str, plural: str) -> Statu
         version=str(meta.get("resourceVersion", "")),
         status=item.get("status") or {},
         deleted=bool(meta.get("deletionTimestamp")),
+        finalizers=tuple(meta.get("finalizers") or ()),
     )
 
 

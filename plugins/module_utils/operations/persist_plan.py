@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes what a plan decided into our records, before anything is done about it (L-2), and into the status of objects of the cluster."""
+"""Writes what a plan decided into our records, before anything is done about it (L-2), and into the objects of the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..model import Action, Claim, Notice, Observation, Plan, StatusObject
 from ..model.labels import IDLE_SINCE_ANNOTATION
 from ..model.reasons import ActionKind
 from ..observe.context import Context
-from ..planner import notices
+from ..planner import finalizers, notices
 from ..planner.disruption.interruption import LEFT_ALONE
 from ..planner.object_status import World, statuses
 from ..planner.object_status import change as status_change
@@ -260,15 +260,20 @@ def _fields(notice: Notice) -> dict[str, t.Any]:
     return {field.name: getattr(notice, field.name) for field in dataclasses.fields(notice)}
 
 
-# ---- the status of objects of the cluster
+# ---- finalizers and status of objects of the cluster
 
 
-def write_statuses(context: Context, seen: Observation, decided: Plan) -> list[str]:
-    """Writes the status of the objects whose documents the run has read: at most once per object and run, and only what has changed. What
-    could not be written, as sentences; the run goes on all the same."""
+def write_objects(context: Context, seen: Observation, decided: Plan) -> list[str]:
+    """Writes finalizers and status of the objects whose documents the run has read: each at most once per object and run, and only what has
+    changed. What could not be written, as sentences; the run goes on all the same."""
     problems: list[str] = []
     refused: set[str] = set()  # kinds: a right that is missing for one object is missing for all
-    for one, status in statuses(World(seen, context.specs, decided, context.settings, CAPABILITIES)):
+    world = World(seen, context.specs, decided, context.settings, CAPABILITIES)
+    if seen.claims is not None:
+        held = finalizers.changes(context.specs, world.claims, seen.damaged)
+        objects = write_finalizers(context, held, problems)
+        world = dataclasses.replace(world, specs=dataclasses.replace(context.specs, objects=objects))
+    for one, status in statuses(world):
         patch = status_change(one.status, status, seen.now)
         if patch is None or one.kind in refused:
             continue
@@ -285,6 +290,57 @@ def write_statuses(context: Context, seen: Observation, decided: Plan) -> list[s
         except ApiError as error:
             problems.append(f"The status of {one.place} cannot be written: {error}")
     return problems
+
+
+def write_finalizers(context: Context, wanted: t.Iterable[finalizers.Change], problems: list[str]) -> tuple[StatusObject, ...]:
+    """Sets and removes finalizers (L-32). Returns the objects that remain, as they are then. What could not be written is added to
+    ``problems``."""
+    objects = {one.path: one for one in context.specs.objects}
+    refused: set[str] = set()
+    for each in wanted:
+        one = each.one
+        if one.kind in refused:
+            continue
+        context.lock.renew_if_due()
+        try:
+            written = _patch_finalizers(context, each)
+        except NotFound:
+            written = None
+        except Conflict:
+            continue  # another client keeps changing it; the next run tries again
+        except Forbidden as error:
+            refused.add(one.kind)
+            problems.append(f"The finalizers of {one.kind} objects cannot be written: {error}")
+            continue
+        except ApiError as error:
+            problems.append(f"The finalizers of {one.place} cannot be written: {error}")
+            continue
+        if written is None or (one.deleted and not each.finalizers):
+            del objects[one.path]
+        else:
+            version = str(written["metadata"].get("resourceVersion", ""))
+            objects[one.path] = dataclasses.replace(one, version=version, finalizers=each.finalizers)
+        if one.deleted:
+            context.task.progress(f"  {one.place}: nothing of it is left; its finalizer is removed.")
+    return tuple(objects.values())
+
+
+def _patch_finalizers(context: Context, wanted: finalizers.Change) -> dict[str, t.Any] | None:
+    """The object as it is then, None when it is gone. One more try when it has changed since it was read; Conflict when its finalizers have."""
+    one = wanted.one
+    try:
+        return _patched_finalizers(context, one.path, one.version, wanted.finalizers)
+    except Conflict:
+        meta = (context.kube.find(one.path) or {}).get("metadata")
+        if meta is None or meta.get("uid") != one.uid:
+            return None
+        if tuple(meta.get("finalizers") or ()) != one.finalizers or bool(meta.get("deletionTimestamp")) != one.deleted:
+            raise
+        return _patched_finalizers(context, one.path, str(meta["resourceVersion"]), wanted.finalizers)
+
+
+def _patched_finalizers(context: Context, path: str, version: str, names: t.Sequence[str]) -> dict[str, t.Any]:
+    return context.kube.patch(path, {"metadata": {"resourceVersion": version, "finalizers": list(names)}})
 
 
 def _write_status(context: Context, one: StatusObject, status: t.Mapping[str, t.Any], patch: dict[str, t.Any]) -> None:

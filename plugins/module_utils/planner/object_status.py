@@ -20,8 +20,10 @@ from ..core.errors import InvalidInput
 from ..model import Capability, Claim, CloudChoice, Node, NodeClass, Observation, Pause, Plan, Pool, Specs, StatusObject
 from ..model.claims import Phase
 from ..model.defaults import LAUNCHING, Settings
+from ..model.labels import FINALIZERS
 from ..model.reasons import ActionKind, Finding
 from ..units.values import parse_time, print_money, print_time
+from . import finalizers
 from .claims.record import BEFORE_READY, counts, may_have_instance
 from .cost.budgets import EVERYTHING, Purse, open_purses
 from .cost.cost import add_up
@@ -135,7 +137,13 @@ class Readiness(t.NamedTuple):
     stalled: bool = False
 
 
-_DELETING = Readiness(False, "Deleting", "The object is being deleted.")
+def _deleting(one: StatusObject, world: World) -> Readiness:
+    """With what it waits for; only an object with our finalizer waits for us."""
+    if FINALIZERS[one.kind] not in one.finalizers:
+        return Readiness(False, "Deleting", "The object is being deleted.")
+    return Readiness(
+        False, "Deleting", finalizers.waiting(finalizers.waits_for(one, world.specs, world.claims, world.seen.damaged))
+    )
 
 
 def statuses(world: World) -> list[tuple[StatusObject, Json]]:
@@ -210,7 +218,7 @@ def _of_class(one: StatusObject, world: World) -> Json:
     providers = [] if node_class is None else [_provider(choice, node_class, one, world) for choice in node_class.clouds]
     usable = [entry for entry in providers if entry["health"] in ("Healthy", "Unknown")]
     if one.deleted:
-        readiness = _DELETING
+        readiness = _deleting(one, world)
     elif node_class is None:
         readiness = _invalid(one, world)
     elif one.key in world.specs.blocked:
@@ -298,7 +306,7 @@ def _readiness(one: StatusObject, asked: int, machines: Machines, world: World) 
     specs = world.specs
     pool = _pool_of(one, world)
     if one.deleted:
-        return _DELETING
+        return _deleting(one, world)
     if pool is None:
         return _invalid(one, world)
     count = f"{len(machines.ready)} of {asked} machines are ready."

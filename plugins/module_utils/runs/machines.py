@@ -12,18 +12,21 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from ..core.clock import to_text
-from ..core.errors import LockLost
+from ..core.errors import ApiError, LockLost
 from ..core.events import render
 from ..core.task import Task
 from ..model import Claim, Phase
+from ..model.labels import FINALIZERS
 from ..observe.context import Context, open_context
 from ..operations.join.csr_approval import admit, complete_ones
 from ..operations.join.join import Joined, Joins, join_all
 from ..operations.join.node_sync import Drifted, drifted_nodes, repair_all
 from ..operations.launch.launch import Launched, launch_all
 from ..operations.launch.wireguard_peers import hubs_of
+from ..operations.persist_plan import write_finalizers
 from ..operations.teardown.garbage_collection import checked, rehearsed, remove_orphans
 from ..operations.teardown.teardown import teardown_all
+from ..planner import finalizers
 from ..planner.clock_skew import goes_on
 from ..planner.pauses import Pauses
 from ..store.run_lock import Keeper, resume
@@ -117,6 +120,7 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
         with Keeper(context.lock, context.clock):
             rows = step.run(context, claims) + _repair(context, drifted)
             context.records.tokens.settle()
+            unreleased = _release(context) if step.deletes else []
             hubs = hubs_of(context)
             unjoined = [claim.name for claim in map(context.records.current, claims) if _unfinished(claim) and _behind_hub(claim)]
     except LockLost as lost:
@@ -126,7 +130,22 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
         context.close()
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
-    return _ended(rows, wrong, step, hubs, unjoined)
+    ended = _ended(rows, wrong, step, hubs, unjoined)
+    return {**ended, "outcome": "partial", "problems": [*ended["problems"], *unreleased]} if unreleased else ended
+
+
+def _release(context: Context) -> list[str]:
+    """Let go of deleted objects whose last machine has ended in this step, by the claims as they are now."""
+    specs = context.specs
+    if not any(one.deleted and FINALIZERS[one.kind] in one.finalizers for one in specs.objects):
+        return []
+    problems: list[str] = []
+    try:
+        claims, damaged = context.store.claim_records()
+        write_finalizers(context, finalizers.changes(specs, claims, damaged), problems)
+    except ApiError as error:
+        problems.append(f"Which deleted objects have ended is unknown, so they wait for the next run: {error}")
+    return problems
 
 
 def _claims_of(context: Context, step: MachineStep) -> list[Claim]:

@@ -19,7 +19,7 @@ from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
 from ..observe.gather import gather, with_offers
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
-from ..operations.persist_plan import Recorded, record, without, write_statuses
+from ..operations.persist_plan import Recorded, record, without, write_objects
 from ..operations.plan_file import write_plan
 from ..planner.claims.diff import claim_diff
 from ..planner.disruption.schedule import hours
@@ -129,7 +129,7 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     outlook = summary(decided, observation)
     show(context, decided, outlook)
     recorded = record(context, decided) if writes else Recorded()
-    unwritten = write_statuses(context, observation, decided) if writes else []
+    unwritten = write_objects(context, observation, decided) if writes else []
     changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
     decided = _asked_of_paused(without(decided, recorded), context)
     if context.task.params.get("save_to"):

@@ -41,6 +41,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_pause",
     "fleet_archive",
     "fleet_report",
+    "fleet_release",
     "node_info",
     "node_wait",
     "node_mark",

@@ -49,7 +49,7 @@ ENTRIES = {
     "modules.node_info": (41, "core kube model planner runs units"),
     "modules.lambda_instance": (69, "core model planner providers units"),
     "modules.fleet_info": (177, f"{READS} reports"),
-    "modules.fleet_plan": (228, ACTS),
+    "modules.fleet_plan": (229, ACTS),
 }
 
 
