@@ -20,7 +20,7 @@ def _said(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
-_CONDITION: Schema = {
+CONDITION: Schema = {
     "type": "object",
     "required": ["type", "status", "lastTransitionTime", "reason", "message"],
     "properties": {
@@ -41,7 +41,7 @@ _COMMON: dict[str, Schema] = {
     },
     "conditions": {
         "type": "array",
-        "items": _CONDITION,
+        "items": CONDITION,
         "maxItems": 32,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],

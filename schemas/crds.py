@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The three kinds as CustomResourceDefinitions, made from the same schemas that check documents (S3-10).
+"""The kinds of documents as CustomResourceDefinitions, made from the same schemas that check documents (S3-10), and the kind of claims.
 
 A structural schema of Kubernetes knows less than JSON Schema. What it cannot say are CEL rules: how a value is written (crd_forms.py) and
 what fields say of each other (crd_rules.py), each with the sentence that the reader of documents uses. Unknown fields are refused by a
@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS, Schema
 
+from . import crd_claim
 from .crd_forms import FORMS, LONGEST, Rule, text
 from .crd_rules import BOUNDS, DEFAULTS, RULES, forbidden
 from .crd_status import columns, status, subresources
@@ -25,17 +26,23 @@ _NAMES = {
     "GPUNodeClass": ("gpunodeclasses", "gnc"),
     "GPUNodePool": ("gpunodepools", "gnp"),
     "GPURequest": ("gpurequests", "greq"),
+    "GPUNodeClaim": ("gpunodeclaims", "gncl"),
 }
 _LONGEST_NAME = 63
 _LONGEST_FORM = 253  # characters of a text with a pattern
 
 
 def definitions() -> list[dict[str, t.Any]]:
-    """One CustomResourceDefinition per kind, as plain data."""
-    return [_definition(kind) for kind in KINDS]
+    """One CustomResourceDefinition per kind of document, as plain data."""
+    return [_definition(kind, columns(kind), _root(kind), subresources(kind)) for kind in KINDS]
 
 
-def _definition(kind: str) -> dict[str, t.Any]:
+def claim_definition() -> dict[str, t.Any]:
+    """That of claims. Runs write record and status at once, so it has no subresource."""
+    return _definition("GPUNodeClaim", crd_claim.columns(), crd_claim.schema(), {})
+
+
+def _definition(kind: str, printed: list[dict[str, t.Any]], schema: Schema, parts: Schema) -> dict[str, t.Any]:
     plural, short = _NAMES[kind]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -57,9 +64,9 @@ def _definition(kind: str) -> dict[str, t.Any]:
                     "name": "v1",
                     "served": True,
                     "storage": True,
-                    "subresources": subresources(kind),
-                    "additionalPrinterColumns": columns(kind),
-                    "schema": {"openAPIV3Schema": _root(kind)},
+                    **({"subresources": parts} if parts else {}),
+                    "additionalPrinterColumns": printed,
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },

@@ -13,8 +13,11 @@ options:
     description:
       - Where claims, findings and the ledger are kept. V(cluster) means ConfigMaps in namespace C(tgp-system), V(directory) means files below
         O(state_dir) of the machine that runs the playbooks.
+      - V(crd) means that claims are GPUNodeClaim objects in C(tgp-system), beside findings and the ledger in ConfigMaps. C(crds) of
+        M(tgp.gpu.manifests) installs the kind.
+      - All runs of a cluster need the same value. To change it, run C(move_claims.yml), which moves the claims.
     type: str
-    choices: [cluster, directory]
+    choices: [cluster, crd, directory]
     default: cluster
   ledger:
     description:

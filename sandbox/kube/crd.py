@@ -14,9 +14,9 @@ import jsonschema
 from . import cel
 from .auth import Call
 from .meta import timestamp
-from .parts import Kind
+from .parts import Kind, Parts
 from .resources import Registry, Resource
-from .status import bad_request, cause, invalid
+from .status import bad_request, cause, forbidden, invalid
 from .store import Item, clone
 
 Json = dict[str, t.Any]
@@ -24,6 +24,8 @@ Json = dict[str, t.Any]
 _BLOCKING = ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", type(None): "null"}
 _NOTHING = object()
+_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _KEPT_AT_ROOT = ("apiVersion", "kind", "metadata")
 
 
@@ -94,7 +96,14 @@ def unknown(schema: Json, value: t.Any, path: str = "") -> list[str]:
 
 class CustomObjects(Kind):
     def on_create(self, call: Call, obj: Json) -> None:
+        definition = self.api.store.table(DEFINITIONS).get(f"{self.resource.plural}.{self.resource.group}")
+        if definition is not None and "deletionTimestamp" in definition.obj["metadata"]:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(self.resource, obj["metadata"]["name"], why)
         self._shape(call, obj)
+
+    def gone(self, last: Item) -> None:
+        finish(self.api, f"{self.resource.plural}.{self.resource.group}")
 
     def on_update(self, call: Call, old: Json, new: Json, sub: str) -> None:
         self._shape(call, new)
@@ -247,9 +256,10 @@ def _rule(error: jsonschema.ValidationError) -> str:
 
 
 class CustomKinds(Kind):
-    """A definition is served from the moment it is written."""
+    """A definition is served from the moment it is written. When it is deleted the server deletes its objects, and it goes with the last."""
 
     def on_create(self, call: Call, obj: Json) -> None:
+        obj["metadata"].setdefault("finalizers", []).append(_CLEANUP)
         self._fill(obj)
 
     def on_update(self, call: Call, old: Json, new: Json, sub: str) -> None:
@@ -291,6 +301,12 @@ class CustomKinds(Kind):
     def after(self, old: Item | None, new: Item) -> None:
         spec, names = new.obj["spec"], new.obj["spec"]["names"]
         if "deletionTimestamp" in new.obj["metadata"]:
+            resource = self.api.registry.of(names["plural"], spec["group"])
+            for item in self.api.store.table(resource.key).select():
+                meta = item.obj["metadata"]
+                call = Call(self.api.itself)
+                self.api.objects.delete(resource, meta.get("namespace"), meta["name"], {}, call)
+            finish(self.api, new.key)
             return
         if old is None or old.obj["spec"] != spec:
             serve(self.api.registry, spec)
@@ -316,6 +332,21 @@ class CustomKinds(Kind):
         plural = spec["names"]["plural"]
         self.api.registry.remove(spec["group"], plural)
         self.api.store.forget((spec["group"], plural))
+
+
+def finish(api: Parts, key: str) -> None:
+    """A deleted definition goes when no object is left."""
+    definition = api.store.table(DEFINITIONS).get(key)
+    if definition is None or "deletionTimestamp" not in definition.obj["metadata"]:
+        return
+    meta, spec = definition.obj["metadata"], definition.obj["spec"]
+    if api.store.table((spec["group"], spec["names"]["plural"])).select():
+        return
+    left = [name for name in meta.get("finalizers") or [] if name != _CLEANUP]
+    if left != meta.get("finalizers"):
+        resource = api.registry.of(DEFINITIONS[1], DEFINITIONS[0])
+        without = {**definition.obj, "metadata": {**meta, "finalizers": left}}
+        api.objects.change(resource, None, key, lambda _old: without, Call(api.itself))
 
 
 def serve(registry: Registry, spec: Json) -> None:

@@ -35,7 +35,7 @@ _VALUE_RULE = (
 )
 _ANNOTATIONS = 256 * 1024  # bytes of keys and values of all annotations of an object
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
-_PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion", "customresourcecleanup.apiextensions.k8s.io")
 _GROUPS_WITH_FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})
 
 

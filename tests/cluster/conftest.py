@@ -11,6 +11,7 @@ import re
 import typing as t
 
 import pytest
+import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
@@ -18,6 +19,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from tests.build import built
 
 from .plane import Plane
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -65,3 +68,28 @@ def own(request: pytest.FixtureRequest) -> str:
 def machinery(request: pytest.FixtureRequest) -> pathlib.Path:
     """The binary with Talos's own configuration code."""
     return built("machinery", request)
+
+
+@pytest.fixture(scope="module")
+def crds(plane: Plane) -> t.Iterator[None]:
+    """The kinds that ship, while a module uses them."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    definitions = list(yaml.safe_load_all((ROOT / "schemas" / "crds.yaml").read_text()))
+    for definition in definitions:
+        plane.create(path, definition)
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        plane.until(lambda name=name: _established(plane.get(f"{path}/{name}")), what=f"{name} to be served")
+    yield
+    for definition in definitions:
+        plane.delete(f"{path}/{definition['metadata']['name']}")
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        plane.until(lambda name=name: plane.find(f"{path}/{name}") is None, what=f"{name} to be gone")
+
+
+def _established(definition: dict[str, t.Any]) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    bad = [one for one in conditions if one["type"] == "NonStructuralSchema" and one["status"] == "True"]
+    assert not bad, bad
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

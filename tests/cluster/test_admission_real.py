@@ -158,3 +158,45 @@ def test_the_run_answers_what_its_own_tokens_ask_for_and_nothing_else(plane: Pla
     assert bootstrap_tokens.delete(ours, token.id)
     for name in (own, f"{own}-foreign"):
         plane.http.delete(f"{csr.PATH}/{name}").raise_for_status()
+
+
+def test_of_documents_the_account_changes_finalizers_only(plane: Plane, ours: Kube, crds: None) -> None:
+    path = "/apis/tgp.io/v1/namespaces/default/gpunodepools"
+    spec = {"nodeClassRef": {"name": "a"}}
+    plane.create(path, {"apiVersion": "tgp.io/v1", "kind": "GPUNodePool", "metadata": {"name": "admitted"}, "spec": spec})
+    one = f"{path}/admitted"
+    wrong: list[tuple[dict[str, t.Any], str]] = [
+        ({"spec": {"maxHourlyPrice": "99"}}, "changes no spec of a document"),
+        ({"metadata": {"annotations": {"tgp.io/paused": "true"}}}, "changes no label, annotation or owner"),
+        ({"metadata": {"finalizers": ["example.org/hold"]}}, "only finalizers of tgp.io"),
+    ]
+    for body, sentence in wrong:
+        plane.until(lambda body=body, sentence=sentence: sentence in refusal(ours, one, body), what=f"the refusal: {sentence}")
+    held = ours.patch(one, {"metadata": {"finalizers": ["tgp.io/gpunodepool-finalizer"]}})
+    assert held["metadata"]["finalizers"] == ["tgp.io/gpunodepool-finalizer"]
+    ours.patch(f"{one}/status", {"status": {"ready": 0}})
+    ours.patch(one, {"metadata": {"finalizers": []}})
+    plane.delete(one)
+
+
+def refusal(kube: Kube, path: str, body: dict[str, t.Any]) -> str:
+    """What the server says against a change; empty when it makes it, which a dry run undoes."""
+    try:
+        kube.patch(path, body, dry_run=True)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+def test_the_definition_of_claims_stays_while_one_exists(plane: Plane, account: str, crds: None) -> None:
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpunodeclaims.tgp.io"
+    claims = "/apis/tgp.io/v1/namespaces/tgp-system/gpunodeclaims"
+    dry: t.Any = {"params": {"dryRun": "All"}}
+    plane.create(claims, {"apiVersion": "tgp.io/v1", "kind": "GPUNodeClaim", "metadata": {"name": "held"}, "record": {}})
+
+    def told() -> str:
+        return str(plane.http.delete(definition, **dry).json().get("message", ""))
+
+    plane.until(lambda: "GPUNodeClaim held is the record of a machine" in told(), what="the refusal while a claim exists")
+    plane.delete(f"{claims}/held")
+    plane.until(lambda: plane.http.delete(definition, **dry).status_code == 200, what="the removal without a claim")

@@ -27,27 +27,7 @@ from .plane import Plane
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = ROOT / "tests" / "fixtures" / "seeds"
-
-
-@pytest.fixture(scope="module")
-def crds(plane: Plane) -> t.Iterator[None]:
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    definitions = list(yaml.safe_load_all((ROOT / "schemas" / "crds.yaml").read_text()))
-    for definition in definitions:
-        plane.create(path, definition)
-    for definition in definitions:
-        name = definition["metadata"]["name"]
-        plane.until(lambda name=name: _established(plane.get(f"{path}/{name}")), what=f"{name} to be served")
-    yield
-    for definition in definitions:
-        plane.delete(f"{path}/{definition['metadata']['name']}")
-
-
-def _established(definition: dict[str, t.Any]) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or []
-    bad = [one for one in conditions if one["type"] == "NonStructuralSchema" and one["status"] == "True"]
-    assert not bad, bad
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+MERGE = {"content-type": "application/merge-patch+json"}
 
 
 def test_S0_13_documents_are_read_from_the_cluster(plane: Plane, kube: Kube, crds: None) -> None:
@@ -79,10 +59,11 @@ def test_a_run_writes_status_to_the_real_server(plane: Plane, kube: Kube, crds: 
     def run() -> list[str]:
         specs = load(Task(params={"documents": [], "documents_from_cluster": True}), kube)
         mine = tuple(one for one in specs.objects if one.path.endswith("/with-status"))
-        plane.patch(path, {"metadata": {"labels": {"changed": "meanwhile"}}}, kind="merge")
+        plane.http.patch(path, json={"metadata": {"labels": {"changed": "meanwhile"}}}, headers=MERGE)
         context: t.Any = types.SimpleNamespace(
             kube=kube,
             lock=NoLock(),
+            task=Task(params={}),
             specs=dataclasses.replace(specs, objects=mine),
             settings=Settings(mode="autoscale"),
             clock=types.SimpleNamespace(now=lambda: now),
@@ -96,8 +77,14 @@ def test_a_run_writes_status_to_the_real_server(plane: Plane, kube: Kube, crds: 
     assert written["metadata"]["labels"]["changed"] == "meanwhile"
     assert plane.get("/apis/tgp.io/v1/gpunodeclasses/with-status")["status"]["providers"][0]["health"] == "Unknown"
     assert run() == [] and plane.get(path)["metadata"]["resourceVersion"] == written["metadata"]["resourceVersion"]
-    for one in (path, "/apis/tgp.io/v1/gpunodeclasses/with-status"):
-        plane.delete(one)
+    owned = "/apis/tgp.io/v1/gpunodeclasses/with-status"
+    assert plane.get(owned)["metadata"]["finalizers"] == ["tgp.io/gpunodeclass-finalizer"]
+    plane.delete(owned)
+    assert run() == [] and plane.find(owned) is not None, "a pool uses it"
+    words = [one["message"] for one in plane.get(owned)["status"]["conditions"] if one["type"] == "Ready"]
+    assert words == ["The object is being deleted. It waits for the end of default/with-status that uses it."]
+    plane.delete(path)
+    assert run() == [] and plane.find(owned) is None
 
 
 def test_S3_10_the_server_refuses_what_the_schema_refuses(kube: Kube, crds: None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING, OWN_GROUP
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIM_RIGHTS, OBJECT_RIGHTS, RIGHTS
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import OBJECT_RIGHTS, RIGHTS, claim_rights
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.preflight.preflight import rights_in
 
@@ -48,7 +48,7 @@ def granted() -> set[Right]:
 
 
 def test_the_shipped_rights_are_those_the_code_asks_for() -> None:
-    asked = {dataclasses.replace(one, name="") for one in (*RIGHTS, *CLAIM_RIGHTS, *rights_in("default"))}
+    asked = {dataclasses.replace(one, name="") for one in (*RIGHTS, *claim_rights("crd"), *rights_in("default"))}
     assert sorted(map(str, asked - granted())) == []
     assert sorted(map(str, granted() - asked - ASKED_BY_NOBODY)) == []
 

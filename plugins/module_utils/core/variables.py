@@ -24,11 +24,11 @@ OLD_NAMES_END = "0.3.0"
 WORDS = frozenset(
     {
         "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds",
-        "documents", "everything", "force", "format", "full_interval", "generation", "gpu_count", "gpu_type",
+        "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_type",
         "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory",
         "mode", "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "provider", "purchase_price",
         "reason", "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
-        "time_zone", "until", "wait",
+        "time_zone", "to_store", "until", "wait",
     }
 )  # fmt: skip
 # variables of roles begin so, and belong to whoever runs the role

@@ -39,6 +39,7 @@ _PATCH = {
 _TURNED_AWAY = RetryPolicy(
     tries=4, first=1.0, growth=1.0, jitter=(1.0, 1.5), deadline=math.inf, retry_after=(1.0, 30.0), retry_after_jitter=(1.0, 1.5)
 )
+_TERMINATING = "create not allowed while custom resource definition is terminating"
 _RESTARTS = 5  # listings begun anew because the server forgot the snapshot
 
 
@@ -55,9 +56,9 @@ def by_server(error: NotFound) -> bool:
 
 
 def _denied(body: t.Any) -> bool:
-    """True for a refusal by admission: the right is there, a policy of the cluster denies this change."""
+    """True for a refusal of something that the right is there for: by admission, or because the kind is being removed."""
     message = str(body.get("message") or "") if isinstance(body, dict) else ""
-    return message.startswith("admission webhook ") or "ValidatingAdmissionPolicy" in message
+    return message.startswith("admission webhook ") or "ValidatingAdmissionPolicy" in message or message.endswith(_TERMINATING)
 
 
 class Follows:

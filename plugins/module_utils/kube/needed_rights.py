@@ -26,9 +26,18 @@ RIGHTS = (
 CLAIM_RIGHTS = tuple(
     Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete")
 )
+NODE_CLAIM_RIGHTS = (
+    *(Right(verb, "gpunodeclaims", "tgp.io", "tgp-system") for verb in ("get", "list", "create", "patch", "delete")),
+    Right("get", "customresourcedefinitions", group="apiextensions.k8s.io", name="gpunodeclaims.tgp.io"),
+)
 OBJECT_RIGHTS = tuple(
     Right(verb, f"{plural}{sub}", "tgp.io")
     for plural in ("gpunodeclasses", "gpunodepools", "gpurequests")
     for verb, sub in (("list", ""), ("get", ""), ("patch", ""), ("patch", "/status"))
 )
 """With documents_from_cluster: read them, hold them by a finalizer while they have machines, and write their status."""
+
+
+def claim_rights(store: str | None) -> tuple[Right, ...]:
+    """What the records need, by the option ``claim_store``. Findings and the ledger are ConfigMaps beside GPUNodeClaim objects, too."""
+    return {"directory": (), "crd": (*CLAIM_RIGHTS, *NODE_CLAIM_RIGHTS)}.get(store or "cluster", CLAIM_RIGHTS)

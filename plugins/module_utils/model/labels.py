@@ -51,12 +51,13 @@ SCALE_UP_ANNOTATION = "tgp.io/scale-up"
 PAUSED_ANNOTATION = "tgp.io/paused"
 OWNER_PROCESS_ANNOTATION = "tgp.io/owner-process"
 
-# ---- Finalizers of documents that are objects of the cluster
+# ---- Finalizers of documents and claims that are objects of the cluster
 
 FINALIZERS = {
     "GPUNodeClass": "tgp.io/gpunodeclass-finalizer",
     "GPUNodePool": "tgp.io/gpunodepool-finalizer",
     "GPURequest": "tgp.io/gpurequest-finalizer",
+    "GPUNodeClaim": "tgp.io/gpunodeclaim-finalizer",
 }
 
 # ---- Taints

@@ -23,7 +23,7 @@ from ..documents.node_class import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
-from ..kube.needed_rights import CLAIM_RIGHTS, OBJECT_RIGHTS, RIGHTS
+from ..kube.needed_rights import OBJECT_RIGHTS, RIGHTS, claim_rights
 from ..model import NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
 from ..model.resources import GPU_RESOURCES
@@ -142,9 +142,8 @@ def open_context(
     what it describes, and is listed in the specs; ``strict``: it is refused, too.
     """
     kube = connect_cluster(task)
-    own_store = task.params.get("claim_store") == "directory"
     objects = OBJECT_RIGHTS if task.params.get("documents_from_cluster") else ()
-    kube.needs = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *objects)
+    kube.needs = (*RIGHTS, *claim_rights(task.params.get("claim_store")), *objects)
     specs = load(task, kube, strict=strict)
     if documents_required and not specs.pools:
         _refuse_without_pools(task, specs, settings)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from ..core.clock import SystemClock
 from ..core.errors import InvalidInput, NotFound, TgpError
 from ..kube import bootstrap_tokens
-from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
+from ..kube.needed_rights import RIGHTS, claim_rights
 from ..kube.rbac import Right, how_to_grant
 from ..kube.services import path_of
 from ..model import Claim, Device, Lane, NodeClass, Offer, Phase, Pool, Specs
@@ -126,9 +126,8 @@ def check_rights(context: Context) -> str:
 
 
 def _check_rights(context: Context, pools: t.Sequence[Pool]) -> str:
-    own_store = context.task.params.get("claim_store") == "directory"
     services = service_rights(dataclasses.replace(context.specs, pools=tuple(pools)))
-    needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *services)
+    needed = (*RIGHTS, *claim_rights(context.task.params.get("claim_store")), *services)
     missing = context.once(("missing rights", needed), lambda: context.kube.missing_rights(needed))
     if missing:
         raise InvalidInput(f"Rights are missing in the cluster. {how_to_grant()}", problems=missing)

@@ -10,10 +10,10 @@ import re
 import threading
 import typing as t
 
-from ..core.errors import ApiError, BadShape, Conflict, LostAnswer, NotFound, ServerError
+from ..core.errors import ApiError, BadShape, Conflict, Forbidden, InvalidInput, LostAnswer, NotFound, ServerError
 from ..kube.client import NAMESPACE, Json, Kube, ensure_namespace
 from ..model import Claim, DamagedClaim
-from ..model.labels import CLAIM_LABEL, LEDGER_LABEL, MANAGED_BY_LABEL, NODEPOOL_LABEL, STATE_LABEL
+from ..model.labels import API_VERSION, CLAIM_LABEL, LEDGER_LABEL, MANAGED_BY_LABEL, NODEPOOL_LABEL, STATE_LABEL
 from ..model.names import label_value
 from .records import (
     Careful,
@@ -30,6 +30,7 @@ from .records import (
     is_torn,
     ledger_key,
     odd,
+    removed_by_another,
     sorted_out,
     whole,
 )
@@ -38,15 +39,21 @@ PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _PART_SIZE = 60_000  # bytes of ledger in one ConfigMap: each line that is added writes a new revision of the whole part
 _TRIES = 8
 _PART_NAME = re.compile(r"tgp-ledger-[0-9]{5,}")
+Entry = Claim | DamagedClaim | Json  # the last is the mark of a move
 _TOO_LARGE = (413, 422)  # what the API server says to an object that is too large
 
 
 class ConfigMapStore(Careful):
-    """See store.ClaimStore. Safe to use from several threads."""
+    """See store.ClaimStore. ``other`` is the other store of the cluster, as a query: an empty store beside a full one is the wrong one, and
+    every machine would pass for one without a claim. Safe to use from several threads."""
 
-    def __init__(self, kube: Kube) -> None:
-        super().__init__()
+    kind = "cluster"
+    other: tuple[str, str, dict[str, str]] = ("crd", f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/gpunodeclaims", {})
+
+    def __init__(self, kube: Kube, *, mover: bool = False) -> None:
+        super().__init__(mover=mover)
         self._kube = kube
+        self._alone = mover  # nothing is in the other store
         self._ledger_lock = threading.Lock()
         self._parts: dict[str, _Part] | None = None
         self._strange: list[str] = []
@@ -57,13 +64,39 @@ class ConfigMapStore(Careful):
         return self.claim_records()[0]
 
     def claim_records(self) -> ClaimRecords:
+        entries: list[Entry]
         entries, _version = self._kube.collect(PATH, self._claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
+        return self._sorted(entries)
+
+    def _sorted(self, entries: t.Sequence[Entry]) -> ClaimRecords:
+        """Claims, and those that cannot be read. InvalidInput for a store that is marked, or empty while the other one is not."""
+        for entry in entries:
+            if isinstance(entry, dict):
+                self._marked(entry)
         claims = [self.note(claim) for claim in entries if isinstance(claim, Claim)]
         broken = [entry for entry in entries if isinstance(entry, DamagedClaim)]
+        if not entries and not self._alone:
+            self._refuse_beside_another()
+            self._alone = True
         return sorted(claims, key=lambda claim: claim.name), sorted(broken, key=lambda record: record.name)
 
-    def _claim_or_damaged(self, raw: Json) -> Claim | DamagedClaim:
-        """The claim as it is known, where it is still of that version: a run lists all claims more than once."""
+    def _refuse_beside_another(self) -> None:
+        name, path, query = self.other
+        try:
+            answer = self._kube.api.call("GET", path, params={**query, "limit": 1})
+        except (NotFound, Forbidden):  # the kind is not installed, or no run with these rights has used it
+            return
+        if self._kube.api.expect(answer.json, dict, f"GET {path}").get("items"):
+            move = f"ansible-playbook tgp.gpu.move_claims -e tgp_to_store={self.kind}"
+            raise InvalidInput(
+                f"claim_store is {self.kind}, and that store is empty, while the store {name} has claims. Nothing was changed.",
+                remedy=f"Set claim_store to {name} (tgp_options), or move them: {move}",
+            )
+
+    def _claim_or_damaged(self, raw: Json) -> Entry:
+        """The claim as it is known, where it is still of that version: a run lists all claims more than once. The mark as it is."""
+        if raw["metadata"]["name"] == self.marker:
+            return move_of(raw)
         known = self._known.get(raw["metadata"]["name"].removeprefix("tgp-claim-"))
         if known is not None and known.version == raw["metadata"].get("resourceVersion"):
             return known
@@ -187,7 +220,25 @@ class ConfigMapStore(Careful):
         try:
             return self._kube.replace(f"{PATH}/{name}", body)
         except NotFound as error:
-            raise Conflict(f"ConfigMap {NAMESPACE}/{name} was removed by another writer.", service="claims", status=409) from error
+            raise removed_by_another(f"ConfigMap {NAMESPACE}/{name}") from error
+
+    # ---- moving
+
+    def write_move(self, move: t.Mapping[str, t.Any] | None) -> None:
+        """Set or take away the mark."""
+        if move is None:
+            self._kube.delete(f"{PATH}/{self.marker}")
+            return
+        body = _configmap(self.marker, {CLAIM_LABEL: "true"}, {"move.json": encode(move)})
+        try:
+            self._kube.replace(f"{PATH}/{self.marker}", body)
+        except NotFound:
+            self._make(body)
+
+    def state_names(self) -> list[str]:
+        """The small records that there are."""
+        found = self._kube.list(PATH, {"labelSelector": f"{STATE_LABEL}=true"})
+        return sorted(raw["metadata"]["name"].removeprefix("tgp-state-") for raw in found)
 
 
 @dataclasses.dataclass
@@ -234,6 +285,11 @@ def _claim_or_damaged(raw: Json) -> Claim | DamagedClaim:
         beside = {"pool": str((meta.get("annotations") or {}).get(NODEPOOL_LABEL) or "")}
         text = (raw.get("data") or {}).get("claim.json")
         return damaged(text, _where(raw), meta["name"].removeprefix("tgp-claim-"), problem, **beside)
+
+
+def move_of(raw: Json) -> Json:
+    """What the mark says."""
+    return decode((raw.get("data") or {}).get("move.json"), _where(raw))
 
 
 def _where(raw: Json) -> str:

@@ -20,6 +20,7 @@ from .records import (
     ClaimRecords,
     LedgerPart,
     Records,
+    changed_by_another,
     checked_name,
     damaged,
     decode,
@@ -29,6 +30,7 @@ from .records import (
     is_torn,
     ledger_key,
     odd,
+    removed_by_another,
     sorted_out,
     whole,
 )
@@ -38,8 +40,10 @@ class DirectoryStore(Careful):
     """See store.ClaimStore. ``folder`` holds ``claims/``, ``state/`` and ``ledger/``, readable by this user alone; a claim's version
     is a digest of its file. Several processes of this machine may use it at once."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__()
+    kind = "directory"
+
+    def __init__(self, folder: str, *, mover: bool = False) -> None:
+        super().__init__(mover=mover)
         self._folder = folder
         try:
             for part in ("claims", "state", "ledger"):
@@ -55,6 +59,9 @@ class DirectoryStore(Careful):
         return self.claim_records()[0]
 
     def claim_records(self) -> ClaimRecords:
+        text = self._marker_text()
+        if text is not None:
+            self._marked(decode(text, self._marker_path))
         claims, broken = [], []
         for entry in self._entries("claims"):
             name = entry.removesuffix(".json")
@@ -110,9 +117,9 @@ class DirectoryStore(Careful):
         if not must_exist and text is not None:
             raise Conflict(f"{path} exists already.", service="claims", status=409)
         if must_exist and text is None:
-            raise Conflict(f"{path} was removed by another writer.", service="claims", status=409)
+            raise removed_by_another(path)
         if must_exist and claim.version and _digest(text or "") != claim.version:
-            raise Conflict(f"{path} was changed by another writer.", service="claims", status=409)
+            raise changed_by_another(path)
 
     # ---- state and ledger
 
@@ -155,7 +162,7 @@ class DirectoryStore(Careful):
             if text is None:
                 return
             if _digest(text) != part.version:
-                raise Conflict(f"{path} was changed by another writer.", service="claims", status=409)
+                raise changed_by_another(path)
             try:
                 os.unlink(path)
             except OSError as error:
@@ -167,6 +174,37 @@ class DirectoryStore(Careful):
             return self._read("ledger", key) if (key := _key(file)) else ""
         except (BadShape, InvalidInput):
             return ""
+
+    # ---- moving
+
+    @property
+    def _marker_path(self) -> str:
+        return os.path.join(self._folder, f"{self.marker}.json")
+
+    def _marker_text(self) -> str | None:
+        if not os.path.lexists(self._marker_path):
+            return None
+        try:
+            with open(self._marker_path, encoding="utf-8") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise odd(self._marker_path, f"it cannot be read ({error})") from error
+
+    def write_move(self, move: t.Mapping[str, t.Any] | None) -> None:
+        """Set or take away the mark."""
+        try:
+            with self._exclusive():
+                if move is not None:
+                    self._replace(self._folder, self._marker_path, encode(move))
+                elif os.path.exists(self._marker_path):
+                    os.unlink(self._marker_path)
+                    _sync_folder(self._folder)
+        except OSError as error:
+            raise _unusable(self._marker_path, error) from error
+
+    def state_names(self) -> list[str]:
+        """The small records that there are."""
+        return [entry.removesuffix(".json") for entry in self._entries("state") if entry.endswith(".json")]
 
     # ---- files
 

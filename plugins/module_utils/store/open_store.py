@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which store the options name: ``cluster`` keeps ConfigMaps in tgp-system, ``directory`` files in a folder of the machine that runs the
-playbooks; the ledger may be elsewhere than the claims, or in both."""
+"""Which store the options name: ``cluster`` keeps ConfigMaps in tgp-system, ``crd`` GPUNodeClaim objects there, ``directory`` files in a
+folder of the machine that runs the playbooks; the ledger may be elsewhere than the claims, or in both."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from ..kube.client import Kube, cluster_id
 from ..model import Claim
 from .configmap import ConfigMapStore
 from .directory import DirectoryStore
+from .node_claim import NodeClaimStore
 from .records import ClaimRecords, ClaimStore, LedgerPart, Records, Torn, whole
+
+STORES = ("cluster", "crd", "directory")
 
 #: options of everything that reads or writes claims; environment fallbacks are read by :func:`open_store`
 CLAIMS_SPEC: dict[str, t.Any] = {
-    "claim_store": {"type": "str", "choices": ["cluster", "directory"], "default": "cluster"},
+    "claim_store": {"type": "str", "choices": list(STORES), "default": "cluster"},
     "ledger": {"type": "str", "choices": ["cluster", "file", "both"]},
     "state_dir": {"type": "path"},
     "cluster_id": {"type": "str"},
@@ -35,23 +38,36 @@ def open_store(task: Task, kube: Kube | None) -> ClaimStore:
     """The store of the options ``claim_store``, ``ledger``, ``state_dir`` and ``cluster_id``. A directory store lies in
     ``<state_dir>/<cluster id>``, so that several clusters can share one ``state_dir``."""
 
-    def in_folder() -> ClaimStore:
-        return DirectoryStore(os.path.join(state_folder(task.params), cluster_id(kube, task.params.get("cluster_id"))))
-
-    def in_cluster(option: str) -> ClaimStore:
-        if kube is None:
-            raise InvalidInput(f"{option} needs a cluster.", remedy="Give a kubeconfig, or choose the folder instead.")
-        return ConfigMapStore(kube)
-
-    here = task.params.get("claim_store") == "directory"
-    base = in_folder() if here else in_cluster("claim_store cluster")
-    where = task.params.get("ledger") or os.environ.get(_SET_LEDGER) or ("file" if here else "cluster")
+    chosen = task.params.get("claim_store") or "cluster"
+    here = chosen == "directory"
+    base = claim_store(task, kube, chosen)
+    where = ledger_place(task, chosen)
     if where not in LEDGERS:
         raise InvalidInput(f"There is no ledger {where!r}.", remedy=f"Set ledger ({_SET_LEDGER}) to {', '.join(LEDGERS)}.")
     if where == ("file" if here else "cluster"):
         return base
-    in_books = [base if not here else in_cluster(f"ledger {where}")] if where != "file" else []
-    return BookedStore(base, [*in_books, *([base if here else in_folder()] if where != "cluster" else [])])
+    in_books = [base if not here else claim_store(task, kube, "cluster", f"ledger {where}")] if where != "file" else []
+    return BookedStore(base, [*in_books, *([base if here else claim_store(task, kube, "directory")] if where != "cluster" else [])])
+
+
+def ledger_place(task: Task, chosen: str) -> str:
+    """Where the ledger is kept: cluster, file or both."""
+    return task.params.get("ledger") or os.environ.get(_SET_LEDGER) or ("file" if chosen == "directory" else "cluster")
+
+
+Store = ConfigMapStore | DirectoryStore
+
+
+def claim_store(task: Task, kube: Kube | None, chosen: str, option: str = "", *, mover: bool = False) -> Store:
+    """One store by its word in the option ``claim_store``. ``mover``: see store.Careful."""
+    if chosen == "directory":
+        folder = os.path.join(state_folder(task.params), cluster_id(kube, task.params.get("cluster_id")))
+        return DirectoryStore(folder, mover=mover)
+    if kube is None:
+        raise InvalidInput(
+            f"{option or f'claim_store {chosen}'} needs a cluster.", remedy="Give a kubeconfig, or choose the folder instead."
+        )
+    return NodeClaimStore(kube, mover=mover, warn=task.warn) if chosen == "crd" else ConfigMapStore(kube, mover=mover)
 
 
 class BookedStore:

@@ -105,10 +105,35 @@ class ClaimStore(t.Protocol):
 
 
 class Careful(abc.ABC):
-    """How both stores replace a claim: only the version that was read, and on top of changes of others that do not contradict (L-22)."""
+    """How all stores replace a claim: only the version that was read, and on top of changes of others that do not contradict (L-22).
 
-    def __init__(self) -> None:
+    ``kind`` is the store's word in the option ``claim_store``. A store whose claims are being moved, or were moved, is marked, and says so to
+    everybody but the ``mover``: half of the claims would pass for all of them.
+    """
+
+    kind = ""
+    marker = "tgp-claims-moving"
+
+    def __init__(self, *, mover: bool = False) -> None:
         self._known: dict[str, Claim] = {}  # as last read or written, by name
+        self.mover = mover
+        self.move: t.Mapping[str, t.Any] | None = None  # the mark, as last met
+
+    def _marked(self, move: t.Mapping[str, t.Any]) -> None:
+        """A mark was found."""
+        self.move = move
+        if self.mover:
+            return
+        source, target = move.get("from"), move.get("to")
+        if move.get("done"):
+            raise InvalidInput(
+                f"claim_store is {self.kind}, and the claims were moved from there to {target}.",
+                remedy=f"Set claim_store to {target} (tgp_options), here and wherever playbooks of this cluster run.",
+            )
+        raise InvalidInput(
+            f"The claims are being moved from the store {source} to {target}, or a move was cut off. Nothing was changed.",
+            remedy=f"If no move is running, finish it: run move_claims.yml again with tgp_to_store={target}.",
+        )
 
     @abc.abstractmethod
     def claim(self, name: str) -> Claim | None:
@@ -234,7 +259,11 @@ def encode_claim(claim: Claim) -> str:
 
 def decode_claim(text: t.Any, where: str, name: str) -> Claim:
     """The claim in ``text``; BadShape naming the place when it is torn, odd, or another's."""
-    record = decode(text, where)
+    return read_record(decode(text, where), where, name)
+
+
+def read_record(record: t.Any, where: str, name: str) -> Claim:
+    """The claim of a record; BadShape naming the place when it is odd, or another's."""
     try:
         claim = from_record(record)
     except (TgpError, ValueError, TypeError, KeyError) as error:
@@ -257,6 +286,16 @@ def damaged(text: t.Any, where: str, name: str, problem: BadShape, **beside: str
         facts["ids"] = tuple(dict.fromkeys(identity for identity in ids if isinstance(identity, str) and identity))
     why = problem.message.partition(" is not understood: ")[2].rstrip(".") or problem.message.rstrip(".")
     return DamagedClaim(name, where, why, **facts)
+
+
+def removed_by_another(where: str) -> Conflict:
+    """The error of a write to a record that is there no more."""
+    return Conflict(f"{where} was removed by another writer.", service="claims", status=409)
+
+
+def changed_by_another(where: str) -> Conflict:
+    """The error of a write on top of a version that is not the last."""
+    return Conflict(f"{where} was changed by another writer.", service="claims", status=409)
 
 
 def odd(where: str, why: str) -> BadShape:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One contract, two stores: claims are created and swapped, never lost, never half read; the ledger takes each line once."""
+"""One contract, three stores: claims are created and swapped, never lost, never half read; the ledger takes each line once."""
 
 from __future__ import annotations
 
@@ -22,19 +22,30 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.store import configmap
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.store.directory import DirectoryStore
+from ansible_collections.tgp.gpu.plugins.module_utils.store.node_claim import NodeClaimStore
 from ansible_collections.tgp.gpu.plugins.module_utils.store.open_store import open_store
 from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore, decode_claim
+
+from schemas.crds import claim_definition
 
 from .conftest import UID, Cluster, make_claim, make_task
 
 Fresh = t.Callable[[], ClaimStore]
 
 
-@pytest.fixture(params=["cluster", "directory"])
+def install(cluster: Cluster) -> None:
+    """The kind of claims."""
+    cluster.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", claim_definition())
+
+
+@pytest.fixture(params=["cluster", "crd", "directory"])
 def fresh(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> Fresh:
     """Opens the same store again, as another run would."""
     if request.param == "cluster":
         return lambda: ConfigMapStore(cluster.client())
+    if request.param == "crd":
+        install(cluster)
+        return lambda: NodeClaimStore(cluster.client())
     return lambda: DirectoryStore(str(tmp_path / "state"))
 
 

@@ -40,6 +40,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_adopt",
     "fleet_pause",
     "fleet_archive",
+    "fleet_move_claims",
     "fleet_report",
     "fleet_release",
     "node_info",

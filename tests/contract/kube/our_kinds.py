@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from schemas.crds import definitions
+from schemas.crds import claim_definition, definitions
 from tests.fixtures.former_kinds import former_definitions
 from tests.fixtures.wrong_objects import GOOD, SERVICE, WRONG
 
@@ -218,6 +218,59 @@ def probe_older_objects_survive_newer_kinds(kube: httpx.Client, space: str) -> N
         ok(kube.patch(kinds.path(kind, "one"), json={"metadata": {"finalizers": None}}, headers=MERGE))
         assert gone(kube, kinds.path(kind, "one"))
     kinds.remove()
+
+
+def probe_claims_keep_what_their_definition_does_not_know(kube: httpx.Client, space: str) -> None:
+    """A record is stored as it is, its nulls included, and is replaced as a whole by the version that was read."""
+    path, claims = _claims(kube, space)
+    record = {"name": "one", "record_version": 1, "ip": "", "peer": None, "ids_seen": [], "offer": {"price": "0.10", "disk": None}}
+    document = {"apiVersion": f"{space}.example.test/v1", "kind": "GPUNodeClaim", "metadata": {"name": "one"}, "record": record}
+    made = ok(kube.post(claims, json=document), 201)
+    assert made["record"] == record
+    steps = [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": made["metadata"]["resourceVersion"]},
+        {"op": "add", "path": "/record", "value": {"name": "one", "newer": {"field": [1, None]}}},
+        {"op": "add", "path": "/status", "value": {"phase": "Ready", "instanceID": "i-1"}},
+    ]
+    headers = {"content-type": "application/json-patch+json"}
+    changed = ok(kube.patch(f"{claims}/one", content=json.dumps(steps), headers=headers))
+    assert changed["record"] == {"name": "one", "newer": {"field": [1, None]}} and changed["status"]["phase"] == "Ready"
+    refused(kube.patch(f"{claims}/one", content=json.dumps(steps), headers=headers), 409, "Conflict")
+    refused(kube.post(claims, json={**document, "metadata": {"name": "two"}, "record": "text"}), 422, "Invalid")
+    table = ok(kube.get(claims, headers={"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}))
+    columns = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
+    assert columns == ["Name", "Pool", "Phase", "Provider", "Type", "$/h", "Node", "Ready", "Age"]
+    ok(kube.delete(path))
+    eventually(lambda: gone(kube, claims), 60)
+
+
+def probe_a_definition_takes_its_objects_along(kube: httpx.Client, space: str) -> None:
+    """Those that a finalizer holds stay, can be changed and let go, and take no new one beside them."""
+    path, claims = _claims(kube, space)
+    document = {"apiVersion": f"{space}.example.test/v1", "kind": "GPUNodeClaim", "metadata": {"name": "free"}, "record": {}}
+    held = {**document, "metadata": {"name": "held", "finalizers": ["tgp.io/gpunodeclaim-finalizer"]}}
+    for one in (document, held):
+        ok(kube.post(claims, json=one), 201)
+    assert "deletionTimestamp" in ok(kube.delete(path))["metadata"]
+    eventually(lambda: gone(kube, f"{claims}/free"), 60)
+    assert "deletionTimestamp" in ok(kube.get(f"{claims}/held"))["metadata"] and not gone(kube, path)
+    told = refused(kube.post(claims, json={**document, "metadata": {"name": "late"}}), 403, "Forbidden")
+    why = "create not allowed while custom resource definition is terminating"
+    assert told["message"] == f'gpunodeclaims.{space}.example.test "late" is forbidden: {why}'
+    assert ok(kube.patch(f"{claims}/held", json={"record": {"phase": "Ready"}}, headers=MERGE))["record"] == {"phase": "Ready"}
+    ok(kube.patch(f"{claims}/held", json={"metadata": {"finalizers": []}}, headers=MERGE))
+    eventually(lambda: gone(kube, path), 60)
+
+
+def _claims(kube: httpx.Client, space: str) -> tuple[str, str]:
+    """The kind of claims in a group of its own: the path of its definition, and that of its objects."""
+    definition = copy.deepcopy(claim_definition())
+    group = definition["spec"]["group"] = f"{space}.example.test"
+    name = definition["metadata"]["name"] = f"gpunodeclaims.{group}"
+    ok(kube.post(_DEFINITIONS, json=definition), 201)
+    claims = f"/apis/{group}/v1/namespaces/{space}/gpunodeclaims"
+    eventually(lambda: kube.get(claims).status_code == 200)
+    return f"{_DEFINITIONS}/{name}", claims
 
 
 OUR_PROBES: tuple[t.Callable[[httpx.Client, str], None], ...] = tuple(
