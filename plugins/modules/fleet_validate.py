@@ -26,6 +26,15 @@ options:
     type: str
     choices: [device plugin]
     version_added: 0.2.0
+  rights_of:
+    description:
+      - Ask the cluster for the rights that these playbooks need, for example V(reap) where machines are only terminated. By default for
+        those of V(provision), which are all that a machine's whole life takes.
+      - Rights that only machines with a bootstrap token need are asked for only if the documents can lead to one.
+    type: list
+    elements: str
+    choices: [adopt, apply, archive, autoscale, destroy, join_kubelet, pause, plan, prices, provision, reap, report, resume, status, validate]
+    version_added: 0.2.0
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -61,11 +70,18 @@ checks:
 """
 
 from ..module_utils.core.task import Task, main
+from ..module_utils.kube.needed_rights import NEEDS
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.runs.validate import DEVICE_PLUGIN, validate
 
 SPEC = dict(
-    argument_spec=dict(only=dict(type="str", choices=[DEVICE_PLUGIN]), **FLEET_SPEC), supports_check_mode=True, run_report="none"
+    argument_spec=dict(
+        only=dict(type="str", choices=[DEVICE_PLUGIN]),
+        rights_of=dict(type="list", elements="str", choices=sorted(NEEDS)),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+    run_report="none",
 )
 
 

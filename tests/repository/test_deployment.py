@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import typing as t
@@ -14,19 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING, OWN_GROUP
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import OBJECT_RIGHTS, RIGHTS, claim_rights
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import FEATURES, NEEDS, SECRETS, TOKENS, rights_of
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
-from ansible_collections.tgp.gpu.plugins.module_utils.preflight.preflight import rights_in
 
 from .tree import ROOT
 
-ASKED_BY_NOBODY = {  # rights whose lack stops nothing that costs money, so nobody asks for them beforehand
-    Right("get", "namespaces"),
-    Right("list", "events"),
-    Right("list", "daemonsets", "apps"),
-    *OBJECT_RIGHTS,
-    Right("get", "secrets", namespace="tgp-system"),
-}
+READERS = {"status", "report", "plan"}
+OUTSIDE = {"manifests", "prereqs", "takeover", "verify_provider"}  # what an administrator does once, and what needs no cluster
 
 
 @functools.cache
@@ -38,19 +31,42 @@ def granted() -> set[Right]:
     """Every right of the shipped roles."""
     roles = [one for one in manifests("files/rbac.yml") if one["kind"] in ("ClusterRole", "Role")]
     return {
-        Right(verb, resource, group, role["metadata"].get("namespace", ""))
+        Right(verb, resource, group, role["metadata"].get("namespace", ""), name)
         for role in roles
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
     }
 
 
-def test_the_shipped_rights_are_those_the_code_asks_for() -> None:
-    asked = {dataclasses.replace(one, name="") for one in (*RIGHTS, *claim_rights("crd"), *rights_in("default"))}
-    assert sorted(map(str, asked - granted())) == []
-    assert sorted(map(str, granted() - asked - ASKED_BY_NOBODY)) == []
+def test_the_shipped_rights_are_the_sum_of_those_of_the_playbooks() -> None:
+    needed = {right for playbook in NEEDS for right in rights_of(playbook)}
+    assert sorted(map(str, needed - granted())) == []
+    assert sorted(map(str, granted() - needed)) == []
+
+
+def test_the_table_has_every_playbook_that_works_in_a_cluster() -> None:
+    playbooks = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
+    assert set(NEEDS) == playbooks - OUTSIDE
+    assert {need.when for needs in NEEDS.values() for need in needs} == {"", *FEATURES}
+    assert all(len({right.namespace for right in need.rights}) == 1 for needs in NEEDS.values() for need in needs)
+
+
+def test_who_only_looks_may_only_read_and_who_terminates_lets_nothing_in() -> None:
+    for playbook in READERS:
+        assert {right.verb for right in rights_of(playbook)} <= {"get", "list"}, playbook
+    for playbook in ("reap", "destroy"):
+        found = rights_of(playbook)
+        assert not [right for right in found if right.group == "certificates.k8s.io"]
+        assert Right("create", "secrets", namespace="kube-system") not in found
+
+
+@pytest.mark.parametrize("playbook", NEEDS)
+def test_who_has_own_machines_only_needs_no_right_on_secrets_and_certificate_requests(playbook: str) -> None:
+    found = rights_of(playbook, set(FEATURES) - {TOKENS, SECRETS})
+    assert not [right for right in found if right.resource == "secrets" or right.group == "certificates.k8s.io"]
 
 
 def test_no_right_is_wider_than_it_must_be() -> None:

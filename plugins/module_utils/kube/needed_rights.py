@@ -1,43 +1,197 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rights that the playbooks need; files/rbac.yml grants them."""
+"""The rights that each playbook needs, in one table. files/rbac.yml grants their sum to one account; the Helm chart has a role for each."""
 
 from __future__ import annotations
 
+import dataclasses
+import typing as t
+
 from . import bootstrap_tokens, csr
+from .client import NAMESPACE
 from .rbac import Right
 
-RIGHTS = (
-    *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
-    Right("patch", "nodes/status"),
-    *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
-    Right("create", "pods/eviction"),
-    *(Right(verb, "poddisruptionbudgets", group="policy") for verb in ("list", "watch")),
-    Right("list", "volumeattachments", group="storage.k8s.io"),
-    *(Right(verb, "certificatesigningrequests", group="certificates.k8s.io") for verb in ("get", "list", "watch")),
-    Right("update", "certificatesigningrequests/approval", group="certificates.k8s.io"),
-    Right("approve", "signers", group="certificates.k8s.io", name=csr.SIGNER),
-    Right("get", "clusterrolebindings", group="rbac.authorization.k8s.io", name=bootstrap_tokens.OWN_BINDING),
-    *(Right(verb, "leases", "coordination.k8s.io", "tgp-system") for verb in ("get", "create", "update")),
-    *(Right(verb, "secrets", namespace="kube-system") for verb in ("create", "delete")),
-)
-"""What a whole cycle of renting and terminating does in the cluster, whatever store the claims are in."""
-CLAIM_RIGHTS = tuple(
-    Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete")
-)
-NODE_CLAIM_RIGHTS = (
-    *(Right(verb, "gpunodeclaims", "tgp.io", "tgp-system") for verb in ("get", "list", "create", "patch", "delete")),
-    Right("get", "customresourcedefinitions", group="apiextensions.k8s.io", name="gpunodeclaims.tgp.io"),
-)
-OBJECT_RIGHTS = tuple(
-    Right(verb, f"{plural}{sub}", "tgp.io")
-    for plural in ("gpunodeclasses", "gpunodepools", "gpurequests")
-    for verb, sub in (("list", ""), ("get", ""), ("patch", ""), ("patch", "/status"))
-)
-"""With documents_from_cluster: read them, hold them by a finalizer while they have machines, and write their status."""
+CLAIMS = "claims"
+NODE_CLAIMS = "node_claims"
+TOKENS = "tokens"
+SECRETS = "secrets"
+OBJECTS = "objects"
+SERVICES = "services"
+FEATURES = {
+    CLAIMS: "records in the cluster (claim_store: cluster or crd)",
+    NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
+    TOKENS: "machines that join with a bootstrap token: all that are rented as nodes, and own machines with settings.payload: body",
+    SECRETS: "credentials and templates in Secrets (the common Secret, credentialsRef, templateRef)",
+    OBJECTS: "documents that are objects of the cluster (documents_from_cluster)",
+    SERVICES: "pools of services, in the namespace of each",
+}
+"""What a set-up uses or does without. A right of a feature is needed by nobody who does without it."""
 
 
-def claim_rights(store: str | None) -> tuple[Right, ...]:
-    """What the records need, by the option ``claim_store``. Findings and the ledger are ConfigMaps beside GPUNodeClaim objects, too."""
-    return {"directory": (), "crd": (*CLAIM_RIGHTS, *NODE_CLAIM_RIGHTS)}.get(store or "cluster", CLAIM_RIGHTS)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Need:
+    """Rights that belong together, and why a playbook needs them. ``when``: the feature without which nobody does, "" = everybody does.
+    ``asked``: a refusal names them if they are missing, and the API server is asked for those of tokens and records before a machine is
+    rented; the lack of the others stops nothing that costs money."""
+
+    why: str
+    rights: tuple[Right, ...]
+    when: str = ""
+    asked: bool = True
+
+
+def _all(verbs: str, resource: str, group: str = "", namespace: str = "", name: str = "") -> tuple[Right, ...]:
+    return tuple(Right(verb, resource, group, namespace, name) for verb in verbs.split())
+
+
+def rights_in(namespace: str) -> tuple[Right, ...]:
+    """What publishing services needs in one namespace."""
+    services = _all("get create patch delete list", "services", namespace=namespace)
+    return (*services, *_all("get create patch delete", "configmaps", namespace=namespace))
+
+
+_KINDS = ("gpunodeclasses", "gpunodepools", "gpurequests")
+_NODE_CLAIM = "gpunodeclaims"
+_CERTIFICATES = "certificates.k8s.io"
+_REQUESTS = "certificatesigningrequests"
+EACH_PLACE = "default"
+"""Stands in the table for the namespace of each pool of services."""
+
+_CLUSTER = Need("the cluster's id is made of the UID of kube-system", _all("get", "namespaces", name="kube-system"), asked=False)
+_SYSTEM = Need("see that the namespace of the records is there", _all("get", "namespaces", name=NAMESPACE), asked=False)
+_NODES = Need("know which machines are nodes", _all("list", "nodes"))
+_PODS = Need("see who is at work", _all("list", "pods"))
+_PLUGINS = Need("see whether a device plugin will advertise the GPUs of new nodes", _all("list", "daemonsets", "apps"), asked=False)
+_LIST = Need("list claims and ledger", _all("list", "configmaps", namespace=NAMESPACE), CLAIMS)
+_READ = Need("read state: pauses, findings, generation", _all("get", "configmaps", namespace=NAMESPACE), CLAIMS)
+_STATE = Need("keep it", _all("create update", "configmaps", namespace=NAMESPACE), CLAIMS)
+_BOOKS = Need("add lines to the ledger", _all("patch", "configmaps", namespace=NAMESPACE), CLAIMS)
+_CLOSE = Need("remove what is closed", _all("delete", "configmaps", namespace=NAMESPACE), CLAIMS)
+_BESIDE = Need(
+    "see that no claims are in the other store", _all("list", _NODE_CLAIM, "tgp.io", NAMESPACE), CLAIMS, asked=False
+)
+_LIST_OBJECTS = Need("list claims that are objects", _all("list", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
+_KEEP_OBJECTS = Need("write them", _all("get create patch", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
+_END_OBJECTS = Need("remove what is closed", _all("delete", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
+_DEFINITION = Need(
+    "tell a claim that somebody deleted from all claims of a definition that is being deleted",
+    _all("get", "customresourcedefinitions", "apiextensions.k8s.io", name=f"{_NODE_CLAIM}.tgp.io"),
+    NODE_CLAIMS,
+    asked=False,
+)
+_LOCK = Need("hold the run lock", _all("get create update", "leases", "coordination.k8s.io", NAMESPACE))
+_CREDENTIALS = Need(
+    "credentials: the common Secret, credentialsRef and templateRef",
+    _all("get", "secrets", namespace=NAMESPACE),
+    SECRETS,
+    asked=False,
+)
+_DOCUMENTS = Need("read the documents", tuple(Right("list", kind, "tgp.io") for kind in _KINDS), OBJECTS)
+_STATUS = Need(
+    "write what became of them into their status; read one again that has changed meanwhile",
+    tuple(right for kind in _KINDS for right in (Right("get", kind, "tgp.io"), Right("patch", f"{kind}/status", "tgp.io"))),
+    OBJECTS,
+)
+_HOLD = Need(
+    "hold them by a finalizer while they have machines (files/admission_policy.yml: change nothing else of them)",
+    tuple(Right("patch", kind, "tgp.io") for kind in _KINDS),
+    OBJECTS,
+)
+_MARKS = Need("label, taint and cordon nodes", _all("get patch", "nodes"))
+_DRAIN = Need(
+    "evict pods, follow them and their budgets, delete those that stay on a machine that is gone",
+    (
+        *_all("get watch delete", "pods"),
+        *_all("create", "pods/eviction"),
+        *_all("list watch", "poddisruptionbudgets", "policy"),
+    ),
+)
+_REMOVE = Need("remove the nodes whose machine is gone", _all("delete", "nodes"))
+_VOLUMES = Need("wait until volumes are detached", _all("list", "volumeattachments", "storage.k8s.io"))
+_END_TOKENS = Need("delete the bootstrap token of a machine", _all("delete", "secrets", namespace="kube-system"), TOKENS)
+_FOLLOW = Need("follow joining nodes", _all("watch", "nodes"))
+_NEUTRAL = Need("let nodes offer their GPUs under the neutral name tgp.io/gpu, too", _all("patch", "nodes/status"))
+_EVENTS = Need(
+    "tell why a Node does not become usable: what the cluster noted about it and its pods", _all("list", "events"), asked=False
+)
+_MAKE_TOKENS = Need(
+    "create one bootstrap token for each machine that joins",
+    _all("create", "secrets", namespace="kube-system"),
+    TOKENS,
+)
+_ADMIT = Need(
+    "approve what the token of a machine asks for that machine's own name, deny all else it asks for, tell why a node does not join",
+    (
+        *_all("get list watch", _REQUESTS, _CERTIFICATES),
+        *_all("update", f"{_REQUESTS}/approval", _CERTIFICATES),
+        *_all("approve", "signers", _CERTIFICATES, name=csr.SIGNER),
+    ),
+    TOKENS,
+)
+_BINDING = Need(
+    "see that the group of these tokens may ask for certificates before a machine is rented",
+    _all("get", "clusterrolebindings", "rbac.authorization.k8s.io", name=bootstrap_tokens.OWN_BINDING),
+    TOKENS,
+)
+_PUBLISHED = Need("see which services are published", _all("list", "services", namespace=EACH_PLACE), SERVICES)
+_WITHDRAW = Need(
+    "withdraw the Service of a container that is gone, and its line in the list of endpoints",
+    (
+        *_all("get delete", "services", namespace=EACH_PLACE),
+        *_all("get patch delete", "configmaps", namespace=EACH_PLACE),
+    ),
+    SERVICES,
+)
+_PUBLISH = Need("publish containers as Services, and list their endpoints", rights_in(EACH_PLACE), SERVICES)
+
+_RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
+_CLOSING = (_CLOSE, _END_OBJECTS)
+_LOOK = (_CLUSTER, _NODES, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
+_PLAN = (*_LOOK, _PODS, _PUBLISHED)
+_RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
+_TERMINATE = (
+    *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES, _END_TOKENS, _PUBLISHED,
+    _WITHDRAW,
+)  # fmt: skip
+_EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH)
+
+NEEDS: dict[str, tuple[Need, ...]] = {
+    "status": _LOOK,
+    "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
+    "prices": (_LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
+    "plan": _PLAN,
+    "validate": (*_LOOK, _BINDING, _PUBLISH),
+    "pause": (*_RUN, _DOCUMENTS),
+    "resume": (*_RUN, _DOCUMENTS),
+    "archive": (_CLUSTER, *_RECORDS, _CLOSE),
+    "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
+    "release": (*_RUN, _DOCUMENTS, _STATUS, _HOLD),
+    "adopt": (*_RUN, *_LOOK),
+    "reap": _TERMINATE,
+    "destroy": _TERMINATE,
+    "provision": _EVERYTHING,
+    "autoscale": _EVERYTHING,
+    "apply": _EVERYTHING,
+    "join_kubelet": (*_RUN, _CREDENTIALS, _DOCUMENTS, _MAKE_TOKENS, _END_TOKENS, _ADMIT),
+}
+"""What each playbook needs. The inventory plugin needs what status does. Those that are not here do not work in a cluster, or do what
+only its administrator may do."""
+WHOLE = "provision"
+"""The playbook that needs all of it: a machine's whole life."""
+
+
+def needs_of(playbook: str, features: t.Collection[str] = tuple(FEATURES)) -> tuple[Need, ...]:
+    """What a playbook needs in a set-up with these features; of one that is not in the table, as much as any does."""
+    return tuple(need for need in dict.fromkeys(NEEDS.get(playbook, NEEDS[WHOLE])) if not need.when or need.when in features)
+
+
+def rights_of(playbook: str, features: t.Collection[str] = tuple(FEATURES), *, asked: bool = False) -> tuple[Right, ...]:
+    """The same as rights, each once. ``asked``: only those that the API server is asked for before a machine is rented."""
+    found = (right for need in needs_of(playbook, features) if need.asked or not asked for right in need.rights)
+    return tuple(dict.fromkeys(found))
+
+
+def record_features(store: str | None) -> set[str]:
+    """Those of the option ``claim_store``. Findings and the ledger are ConfigMaps beside GPUNodeClaim objects, too."""
+    return {"directory": set[str](), "crd": {CLAIMS, NODE_CLAIMS}}.get(store or "cluster", {CLAIMS})

@@ -23,7 +23,8 @@ from ..documents.node_class import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
-from ..kube.needed_rights import OBJECT_RIGHTS, RIGHTS, claim_rights
+from ..kube.needed_rights import OBJECTS, TOKENS, WHOLE, record_features, rights_of
+from ..kube.rbac import Right
 from ..model import NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
 from ..model.resources import GPU_RESOURCES
@@ -142,8 +143,7 @@ def open_context(
     what it describes, and is listed in the specs; ``strict``: it is refused, too.
     """
     kube = connect_cluster(task)
-    objects = OBJECT_RIGHTS if task.params.get("documents_from_cluster") else ()
-    kube.needs = (*RIGHTS, *claim_rights(task.params.get("claim_store")), *objects)
+    kube.needs = _needed(task)
     specs = load(task, kube, strict=strict)
     if documents_required and not specs.pools:
         _refuse_without_pools(task, specs, settings)
@@ -166,6 +166,16 @@ def open_context(
         run_id=run_id,
         progress=progress,
     )
+
+
+def _needed(task: Task) -> tuple[Right, ...]:
+    """What the playbook of this task does in the cluster, or what fleet_validate is to look for: the first refusal then names all of it that
+    is missing."""
+    features = {TOKENS, *record_features(task.params.get("claim_store"))}
+    if task.params.get("documents_from_cluster"):
+        features.add(OBJECTS)
+    playbooks = (task.params["rights_of"] or [WHOLE]) if "rights_of" in task.params else [task.playbook]
+    return tuple(dict.fromkeys(right for playbook in playbooks for right in rights_of(playbook, features, asked=True)))
 
 
 def _refuse_without_pools(task: Task, specs: Specs, settings: Settings | None) -> None:

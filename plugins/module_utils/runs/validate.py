@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..core.errors import InvalidInput, TgpError
 from ..core.events import render
 from ..core.task import Task
+from ..kube.needed_rights import WHOLE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
@@ -96,7 +97,7 @@ def _checks(context: Context) -> list[_Check]:
             "cluster",
             lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}",
         ),
-        ("rights", lambda: check_rights(context)),
+        ("rights", lambda: check_rights(context, context.task.params.get("rights_of") or [WHOLE])),
         ("clock", lambda: check_clock(context)),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
