@@ -63,6 +63,8 @@ PROGRAMS: dict[str, Program] = {
         first="about 2 minutes",
     ),
     "idle": Program("node_real/idle"),  # what runs in the pods of the node level
+    # last: a handful of tests need it, and all others should not wait for its minutes
+    "helm": Program("cluster/helm", packages=("helm.sh/helm/v3/cmd/helm",), first="about 5 minutes"),
 }
 
 

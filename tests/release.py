@@ -70,17 +70,17 @@ def released(folder: Path) -> dict[str, t.Any]:
 
 
 def renumber(folder: Path, version: str) -> list[str]:
-    """Write the version into galaxy.yml and wherever a page or an example names the tarball or an image; returns the files that change."""
+    """Write the version into galaxy.yml, the chart, and pages and examples that name the tarball or an image; returns what has changed."""
     before = version_of(folder)
-    places = [folder / "galaxy.yml", folder / "README.md"]
+    places = [folder / "galaxy.yml", folder / "README.md", folder / "charts" / "tgp-gpu" / "Chart.yaml"]
     for below in ("docs", "examples"):
         places += [path for path in sorted((folder / below).rglob("*")) if path.suffix in (".md", ".yml", ".yaml")]
     changed = []
     for path in places:
         old = path.read_text(encoding="utf-8")
         new = re.sub(rf"\b(tgp-gpu[-:]){re.escape(before)}\b", rf"\g<1>{version}", old)
-        if path.name == "galaxy.yml":
-            new = re.sub(r"^version: .*$", f"version: {version}", new, flags=re.MULTILINE)
+        if path.name in ("galaxy.yml", "Chart.yaml"):
+            new = re.sub(r"^(version|appVersion): .*$", rf"\g<1>: {version}", new, flags=re.MULTILINE)
         if new != old:
             path.write_text(new, encoding="utf-8")
             changed.append(path.relative_to(folder).as_posix())

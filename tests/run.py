@@ -41,7 +41,7 @@ SAMPLE_BESIDE = (
 )
 SAMPLE = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py", "tests/e2e/test_molecule.py")
 UNIT_HALF = ["tests/unit/fleet", "tests/unit/lanes", "tests/unit/talos"]
-PYTHON_FILES = ["plugins", "sandbox", "tests", "extensions"]
+PYTHON_FILES = ["plugins", "sandbox", "charts", "tests", "extensions"]
 
 
 def say(text: str) -> None:

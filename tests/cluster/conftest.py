@@ -18,6 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 
 from tests.build import built
 
+from .helm_cli import Helm
 from .plane import Plane
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -93,3 +94,9 @@ def _established(definition: dict[str, t.Any]) -> bool:
     bad = [one for one in conditions if one["type"] == "NonStructuralSchema" and one["status"] == "True"]
     assert not bad, bad
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture(scope="session")
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, with folders of its own."""
+    return Helm(built("helm", request), tmp_path_factory.mktemp("helm"))

@@ -3,17 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The playbooks on a real control plane: the clouds and their machines are the sandbox's, the cluster they join is not.
 
-A cluster's clock cannot be moved. So every test has a sandbox of its own, rents first and moves the sandbox's clock afterwards.
+A cluster's clock cannot be moved. So every test has a sandbox of its own, rents first and moves the sandbox's clock afterwards. Each playbook
+runs as an account with its own rights and no more; the last test compares these with what the API server noted of all the tests before it.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import NEEDS, rights_in, rights_of
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 
 from . import objects
+from .accounts import SPACE, Accounts
 from .objects import GPU
 from .plane import Plane
 from .stage import Stage
@@ -22,11 +27,32 @@ pytestmark = pytest.mark.cluster
 IDLE = 10 * 60 + 60
 PAUSE = 15 * 60 + 60
 SYSTEM = "kube-system"
+DIAGNOSIS = Right("get", "nodes/proxy")  # asked for evidence and granted to nobody (docs/how_to/diagnosis.md)
+
+
+class Manned(Stage):
+    """Each playbook runs as the account that has its rights."""
+
+    accounts: Accounts
+
+    def run(self, name: str, **variables: t.Any) -> t.Any:
+        return self.begun(name, **variables).succeeded()
+
+    def begun(self, name: str, without: Right | None = None, **variables: t.Any) -> t.Any:
+        self.enter_by(self.plane.server, self.accounts.token(name, without))
+        documents = None if name == "archive" else self.documents()
+        return self.playbook(name, documents=documents, extra_vars=variables)
+
+
+@pytest.fixture(scope="module")
+def accounts(plane: Plane) -> Accounts:
+    return Accounts(plane, os.urandom(2).hex())
 
 
 @pytest.fixture
-def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Stage]:
-    made = Stage(plane, tmp_path, drain_timeout="8s")
+def stage(plane: Plane, accounts: Accounts, tmp_path: pathlib.Path) -> t.Iterator[Manned]:
+    made = Manned(plane, tmp_path, drain_timeout="8s")
+    made.accounts = accounts
     yield made
     try:
         if made.claims():
@@ -36,7 +62,7 @@ def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Stage]:
         plane.delete(f"/api/v1/nodes/{made.rack}")
 
 
-def test_from_nothing_to_gpu_nodes_and_back_to_nothing(stage: Stage) -> None:
+def test_from_nothing_to_gpu_nodes_and_back_to_nothing(stage: Manned) -> None:
     """provision.yml and reap.yml with lanes kubelet and talos: certificates, taints, allocatable GPUs and pods are the real control plane's."""
     stage.run("provision")
     rented = stage.rented()
@@ -76,7 +102,7 @@ def test_from_nothing_to_gpu_nodes_and_back_to_nothing(stage: Stage) -> None:
     assert stage.lock_holders() and not any(stage.lock_holders())
 
 
-def test_destroy_gives_everything_back_even_below_a_running_job(stage: Stage) -> None:
+def test_destroy_gives_everything_back_even_below_a_running_job(stage: Manned) -> None:
     """destroy.yml with force against real garbage collection: pods, Node, token and Lease are gone."""
     stage.run("provision")
     stage.run_job(stage.rented(), f"training-{stage.mark}")
@@ -85,7 +111,7 @@ def test_destroy_gives_everything_back_even_below_a_running_job(stage: Stage) ->
     assert not any(stage.lock_holders())
 
 
-def test_a_budget_holds_an_idle_node_until_the_deadline_and_the_node_is_as_before(stage: Stage) -> None:
+def test_a_budget_holds_an_idle_node_until_the_deadline_and_the_node_is_as_before(stage: Manned) -> None:
     """The pod is no work (it is the cluster's own and uses no GPU), so the node counts as idle; its budget is asked all the same."""
     stage.run("provision", pool=stage.pools["lambda"])
     node, app = stage.rented(), f"guarded-{stage.mark}"
@@ -124,3 +150,118 @@ def test_a_budget_holds_an_idle_node_until_the_deadline_and_the_node_is_as_befor
     finally:
         stage.plane.delete(f"{budgets}/{app}")
         stage.plane.delete(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{app}", propagationPolicy="Background")
+
+
+# ---- rights
+
+
+def _each(verbs: str, resource: str, group: str = "", namespace: str = "") -> tuple[Right, ...]:
+    return tuple(Right(verb, resource, group, namespace) for verb in verbs.split())
+
+
+# Why runs of this file do without some of the rights of their playbook.
+UNUSED: dict[str, tuple[Right, ...]] = {
+    "the API server asks for it itself while an approval is written": (
+        Right("approve", "signers", "certificates.k8s.io", name="kubernetes.io/kube-apiserver-client-kubelet"),
+    ),
+    "there is no pool of services; tests/cluster/test_services_real.py": rights_in("default"),
+    "there is no object of these kinds; tests/cluster/test_crds.py, tests/contract/act/test_object_status.py": tuple(
+        right
+        for kind in ("gpunodeclasses", "gpunodepools", "gpurequests")
+        for right in (*_each("list get", kind, "tgp.io"), *_each("patch", f"{kind}/status", "tgp.io"))
+    ),
+    "a run before has made what this one updates, and a list of machines to adopt takes no lock": (
+        *_each("create update", "configmaps", namespace=SPACE),
+        *_each("get create update", "leases", "coordination.k8s.io", SPACE),
+        Right("get", "namespaces", name=SPACE),
+    ),
+    "no line of the ledger is a year old, and no history of prices is full": _each(
+        "list patch delete", "configmaps", namespace=SPACE
+    ),
+    "reap.yml and destroy.yml terminate by the code that the others share with them": (
+        *_each("watch delete", "pods"),
+        *_each("create", "pods/eviction"),
+        *_each("list watch", "poddisruptionbudgets", "policy"),
+        *_each("list", "volumeattachments", "storage.k8s.io"),
+        *_each("get delete", "nodes"),
+        *_each("delete", "secrets", namespace=SYSTEM),
+    ),
+    "read again after a conflict": (*_each("get", "pods"), *_each("get", "certificatesigningrequests", "certificates.k8s.io")),
+    "evidence about a machine that does not become usable": _each("list", "events"),
+}
+BY_SSH = {"join_kubelet"}  # it needs a machine that is reached by SSH; tests/e2e/test_join_kubelet.py
+
+
+def test_a_right_that_is_missing_is_named_and_the_run_does_what_it_may(stage: Manned, tmp_path: pathlib.Path) -> None:
+    """Ten rights, taken away one at a time: exit status 2, verb and resource in words, nothing rented or lost. What does not need the right
+    is done: without the eviction of one machine's pod the other machine goes."""
+    archive = str(tmp_path / "ledger.jsonl")
+    lacking: tuple[tuple[str, Right, dict[str, t.Any]], ...] = (
+        ("status", Right("list", "nodes"), {}),
+        ("status", Right("list", "configmaps", namespace=SPACE), {}),
+        ("plan", Right("list", "pods"), {"plan": str(tmp_path / "plan.json")}),
+        ("report", Right("get", "namespaces", name=SYSTEM), {}),
+        ("pause", Right("update", "leases", "coordination.k8s.io", SPACE), {}),
+        ("archive", Right("list", "configmaps", namespace=SPACE), {"path": archive}),
+        ("provision", Right("create", "secrets", namespace=SYSTEM), {}),
+        ("provision", Right("update", "certificatesigningrequests/approval", "certificates.k8s.io"), {}),
+    )
+    for playbook, right, variables in lacking:
+        done = stage.begun(playbook, right, **variables)
+        assert done.rc == 2 and f"not allowed to {right.verb} {right.resource}" in done.words, (
+            f"{playbook} without {right}: {done.text}"
+        )
+    assert not stage.names()
+
+    stage.run("provision")
+    rented, app = stage.rented(), f"left-{stage.mark}"
+    spec = {**objects.pod_spec(on=rented), "tolerations": [{"operator": "Exists"}]}
+    objects.workload(stage.plane, "deployments", SYSTEM, app, spec)
+    try:
+        stage.plane.until(lambda: objects.apps(stage.plane, SYSTEM, rented) == [app], what="the pod to run")
+        stage.run("reap")
+        stage.advance(IDLE)
+        done = stage.begun("reap", Right("patch", "nodes"))
+        assert done.rc == 2 and f"not allowed to patch nodes {rented}" in done.words, done.text
+        assert stage.names() == {rented, stage.rack}
+        stage.advance(PAUSE)
+        done = stage.begun("reap", Right("create", "pods/eviction"))
+        assert done.rc == 2 and "not allowed to create pods/eviction" in done.words, done.text
+        assert stage.names() == {rented}, "the own machine had nothing to evict"
+    finally:
+        stage.plane.delete(f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{app}", propagationPolicy="Background")
+
+
+def test_each_playbook_uses_its_rights_and_no_other(stage: Manned, accounts: Accounts, tmp_path: pathlib.Path) -> None:
+    """What the API server noted of every playbook's account. Nothing was refused, and what was not used stands in UNUSED with its reason."""
+    plan, lambda_pool, own_pool = str(tmp_path / "plan.json"), stage.pools["lambda"], stage.pools["webhook"]
+    stage.run("validate", options={"rights_of": ["validate"]})
+    for name in ("status", "report", "adopt", "pause", "resume"):
+        stage.run(name)
+    stage.run("prices", pool=lambda_pool, cache="cluster", history="cluster")
+    stage.run("archive", path=str(tmp_path / "ledger.jsonl"))
+    stage.run("plan", mode="provision", pool=own_pool, nodes=1, plan=plan)
+    stage.run("apply", plan=plan)
+    job = f"waits-{stage.mark}"
+    spec = {**objects.pod_spec(gpus=1), "tolerations": [{"operator": "Exists"}], "nodeSelector": {"tgp.io/provider": "lambda"}}
+    try:
+        pod = objects.pod(stage.plane, "default", job, spec)["metadata"]
+        path = f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}"
+        stage.plane.until(lambda: stage.plane.get(path)["status"].get("conditions"), what="the scheduler to have looked")
+        stage.run("autoscale", wait=True)
+        assert len(stage.names()) == 2
+    finally:
+        stage.plane.delete(path, gracePeriodSeconds=0)
+    stage.run("destroy", everything=True, force=True)
+
+    reasons = {right for rights in UNUSED.values() for right in rights}
+    unused = set()
+    for playbook in NEEDS.keys() - BY_SSH:
+        used = accounts.used(playbook)
+        assert used, f"{playbook} was not run: this test needs those before it"
+        refused = {one.right for one in used if not one.allowed and not DIAGNOSIS.covers(one.right)}
+        assert not refused, f"{playbook} was refused {sorted(map(str, refused))}"
+        idle = {right for right in rights_of(playbook) if not any(right.covers(one.right) for one in used)}
+        assert idle <= reasons, f"{playbook} does not use {sorted(map(str, idle - reasons))}"
+        unused |= idle
+    assert reasons == unused, f"used by all: {sorted(map(str, reasons - unused))}"

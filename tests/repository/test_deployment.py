@@ -16,6 +16,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens impo
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import FEATURES, NEEDS, SECRETS, TOKENS, rights_of
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 
+from charts import rights
+
 from .tree import ROOT
 
 READERS = {"status", "report", "plan"}
@@ -161,6 +163,16 @@ def test_the_loop_runs_in_the_cluster_with_that_account_and_has_time_to_end() ->
         container["image"]
         == manifests("examples/cronjob.yaml")[0]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"]
     )
+
+
+def test_what_the_chart_has_of_other_files_is_current() -> None:
+    chart = ROOT / "charts" / "tgp-gpu"
+    assert rights.FILE.read_text(encoding="utf-8") == rights.text(), "run: python -m charts.rights"
+    for copy, source in (("crds.yaml", "schemas/crds.yaml"), ("admission_policy.yml", "files/admission_policy.yml")):
+        assert (chart / "files" / copy).samefile(ROOT / source)
+    (described,) = manifests("charts/tgp-gpu/Chart.yaml")
+    (galaxy,) = manifests("galaxy.yml")
+    assert described["version"] == described["appVersion"] == galaxy["version"]
 
 
 def test_the_execution_environment_has_all_that_it_needs() -> None:

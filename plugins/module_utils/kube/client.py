@@ -223,7 +223,7 @@ class Kube:
     def _also_missing(self, needed: t.Iterable[rbac.Right], refused: rbac.Right) -> builtins.list[str]:
         """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``refused`` is missing."""
         try:
-            return [str(right) for right in rbac.missing(needed, self._has) if right != refused]
+            return [str(right) for right in rbac.missing(needed, self._has) if not right.covers(refused)]
         except TgpError:  # who may not even ask that learns of the one right at least
             return []
 

@@ -61,16 +61,14 @@ EACH_PLACE = "default"
 _CLUSTER = Need("the cluster's id is made of the UID of kube-system", _all("get", "namespaces", name="kube-system"), asked=False)
 _SYSTEM = Need("see that the namespace of the records is there", _all("get", "namespaces", name=NAMESPACE), asked=False)
 _NODES = Need("know which machines are nodes", _all("list", "nodes"))
-_PODS = Need("see who is at work", _all("list", "pods"))
+_PODS = Need("see what runs", _all("list", "pods"))
 _PLUGINS = Need("see whether a device plugin will advertise the GPUs of new nodes", _all("list", "daemonsets", "apps"), asked=False)
 _LIST = Need("list claims and ledger", _all("list", "configmaps", namespace=NAMESPACE), CLAIMS)
 _READ = Need("read state: pauses, findings, generation", _all("get", "configmaps", namespace=NAMESPACE), CLAIMS)
 _STATE = Need("keep it", _all("create update", "configmaps", namespace=NAMESPACE), CLAIMS)
 _BOOKS = Need("add lines to the ledger", _all("patch", "configmaps", namespace=NAMESPACE), CLAIMS)
 _CLOSE = Need("remove what is closed", _all("delete", "configmaps", namespace=NAMESPACE), CLAIMS)
-_BESIDE = Need(
-    "see that no claims are in the other store", _all("list", _NODE_CLAIM, "tgp.io", NAMESPACE), CLAIMS, asked=False
-)
+_BESIDE = Need("see that no claims are in the other store", _all("list", _NODE_CLAIM, "tgp.io", NAMESPACE), CLAIMS, asked=False)
 _LIST_OBJECTS = Need("list claims that are objects", _all("list", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
 _KEEP_OBJECTS = Need("write them", _all("get create patch", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
 _END_OBJECTS = Need("remove what is closed", _all("delete", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)

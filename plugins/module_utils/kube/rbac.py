@@ -35,6 +35,11 @@ class Right:
         where = f" in namespace {self.namespace}" if self.namespace else ""
         return f"{self.verb} {kind}{f' {self.name}' if self.name else ''}{where}"
 
+    def covers(self, other: Right) -> bool:
+        """Whether who has this one may do the other, too."""
+        same = (self.verb, self.resource, self.group) == (other.verb, other.resource, other.group)
+        return same and self.namespace in ("", other.namespace) and self.name in ("", other.name)
+
     @property
     def rule(self) -> str:
         """The RBAC rule that grants it."""

@@ -25,7 +25,7 @@ from ..operations.launch.launch import Launched, launch_all
 from ..operations.launch.wireguard_peers import hubs_of
 from ..operations.persist_plan import write_finalizers
 from ..operations.teardown.garbage_collection import checked, rehearsed, remove_orphans
-from ..operations.teardown.teardown import teardown_all
+from ..operations.teardown.teardown import Ended, teardown_all
 from ..planner import finalizers
 from ..planner.clock_skew import goes_on
 from ..planner.pauses import Pauses
@@ -347,6 +347,11 @@ def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
     ]
 
 
+def _wants_a_person(ended: Ended) -> bool:
+    """A drain that a budget or a busy pod held up goes on by itself; one that may not be done does not."""
+    return ended.result == "pending" or (ended.drained is not None and ended.drained.forbidden)
+
+
 def _course(joined: Joined) -> dict[str, t.Any]:
     """When each step was first seen, and why it ended early; the table shows no more than the cause, a screen has shown the rest."""
     end = "not terminated yet" if joined.left else "terminated"
@@ -366,7 +371,7 @@ def _after_join(joined: Joined) -> str:
 
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     results = teardown_all(context, claims)
-    rows = [_row(ended.claim, ended.result, ended.message, problem=ended.result == "pending", remedy=_GO_ON) for ended in results]
+    rows = [_row(ended.claim, ended.result, ended.message, problem=_wants_a_person(ended), remedy=_GO_ON) for ended in results]
     return rows + remove_orphans(context, context.task.params.get("orphans") or [])
 
 

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIMS, TOKENS, rights_of
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, MeshChoice, NodeClass
 from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check
 
@@ -48,6 +49,27 @@ def test_L17_the_device_plugin_alone_has_three_answers(build: t.Callable[..., Ri
     [found] = rig.run("validate", only="device plugin")["checks"]
     assert found["status"] == "ok" and "kube-system/nvidia-device-plugin-daemonset" in found["message"]
     assert ("were not compared" in found["message"]) != documents
+
+
+def test_rights_are_those_of_the_playbooks_and_of_the_machines_of_the_documents(rig: Rig) -> None:
+    """By default those of a whole life. Own machines that are installed for good have no bootstrap token, so nobody asks for its rights."""
+
+    def asked(**options: t.Any) -> str:
+        found = rig.run("validate", **options)["checks"]
+        return next(str(one["message"]) for one in found if one["what"] == "rights")
+
+    def said(playbook: str, *features: str) -> str:
+        return f"all {len(rights_of(playbook, features, asked=True))} there"
+
+    assert asked() == said("provision", CLAIMS, TOKENS)
+    assert asked(rights_of=["status"]) == said("status", CLAIMS)
+    assert asked(rights_of=["reap", "status"]) == said("reap", CLAIMS, TOKENS)
+    own = {"name": "webhook", "machines": [{"name": "box", "gpuCount": 1, "scaleUpEndpoint": "/on", "scaleDownEndpoint": "/off"}]}
+    rig.demo_class["providers"] = [{**own, "settings": {"payload": "body"}}]
+    rig.documents = [one for one in rig.documents if one["metadata"]["name"] != "own"]
+    assert check(rig, "rights")["message"] == said("provision", CLAIMS, TOKENS)
+    rig.demo_class["providers"] = [own]
+    assert check(rig, "rights")["message"] == said("provision", CLAIMS) != said("provision", CLAIMS, TOKENS)
 
 
 def name_clouds(rig: Rig, *clouds: str) -> None:

@@ -298,6 +298,21 @@ def test_a_missing_right_is_named_with_its_rule(cluster: Cluster) -> None:
     assert cluster.client().missing_rights(needed) == [] and reader.missing_rights([]) == []
 
 
+def test_a_right_of_all_covers_that_of_one_and_is_not_named_beside_it(cluster: Cluster) -> None:
+    every, one = Right("patch", "nodes"), Right("patch", "nodes", name="n")
+    here = Right("patch", "pods", namespace="a", name="p")
+    assert every.covers(one) and not one.covers(every) and Right("patch", "pods").covers(here) and not every.covers(here)
+    assert not Right("patch", "pods", namespace="b").covers(here)
+    cluster.api.add_token(
+        "a-fake-token-of-a-reader-0002", "reader-2", rules=[("create", "authorization.k8s.io", "selfsubjectaccessreviews")]
+    )
+    reader = cluster.client("a-fake-token-of-a-reader-0002")
+    reader.needs = (every, Right("list", "pods"))
+    with pytest.raises(Forbidden, match="not allowed to patch nodes n. Missing as well: list pods. ") as caught:
+        reader.patch("/api/v1/nodes/n", {})
+    assert "patch nodes," not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "method, path, words",
     [

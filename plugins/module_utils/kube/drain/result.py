@@ -46,6 +46,17 @@ class Drained:
     changed: bool = False
 
     @property
+    def forbidden(self) -> bool:
+        """A right is missing, which no later run mends."""
+        return self.outcome == "forbidden"
+
+    @property
+    def why(self) -> str:
+        """What held it up: the pods that did not go with what held each, unless it was a right, which the message names."""
+        blockers = ", ".join(f"{blocked.pod} ({blocked.by})" for blocked in self.blocked)
+        return self.message if self.forbidden or not blockers else blockers
+
+    @property
     def busy(self) -> bool:
         """It was to go for being empty, and is not empty any more."""
         return self.outcome == "busy"

@@ -240,8 +240,7 @@ class _Teardown:
 
     def _keep(self) -> Ended:
         """A voluntary drain was held up: the node is usable again, the claim goes on as it was, with a pause before the next try."""
-        blockers = ", ".join(f"{blocked.pod} ({blocked.by})" for blocked in self.drained.blocked) if self.drained else ""
-        message = f"kept: {blockers or (self.drained.message if self.drained else '')}"
+        message = f"kept: {self.drained.why if self.drained else ''}"
         if not is_voluntary(self.deletion.reason) or self.claim.phase is Phase.TERMINATING:
             return self.pending(message)
         if (node := self._node()) is not None and DRAIN_STARTED_ANNOTATION in node.annotations:

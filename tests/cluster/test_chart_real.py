@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The chart's release on a real API server: installed, tested, upgraded, kept while machines run, uninstalled, installed again."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import typing as t
+
+import httpx
+import pytest
+import yaml
+
+from .helm_cli import SPACE, Helm, HelmFailed
+from .plane import RBAC, Plane
+from .pods_by_hand import Kubelet
+from .stage import Stage
+
+pytestmark = pytest.mark.cluster
+IDLE = 10 * 60 + 60
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
+
+
+@pytest.fixture
+def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Stage]:
+    made = Stage(plane, tmp_path, drain_timeout="8s")
+    yield made
+    try:
+        if made.claims():
+            made.run("destroy", everything=True, force=True)
+    finally:
+        made.close()
+        plane.delete(f"/api/v1/nodes/{made.rack}")
+        for one in plane.get(DEFINITIONS)["items"]:
+            if one["spec"]["group"] == "tgp.io":
+                plane.delete(f"{DEFINITIONS}/{one['metadata']['name']}")
+        plane.until(lambda: plane.http.get("/apis/tgp.io/v1").status_code == httpx.codes.NOT_FOUND, what="the kinds to be gone")
+
+
+def _values(stage: Stage, folder: pathlib.Path) -> str:
+    """Documents in the values; no node is for the pods, which run by hand."""
+    file = folder / "values.yaml"
+    values = {
+        "documents": {"inline": stage.documents()},
+        "autoscale": {"enabled": True},
+        "nodeSelector": {"tgp.io/by-hand": "true"},
+    }
+    file.write_text(yaml.safe_dump(values))
+    return str(file)
+
+
+def _run_now(stage: Stage, kubelet: Kubelet, playbook: str, turn: int) -> None:
+    """As ``kubectl create job --from`` does."""
+    cron = stage.plane.get(f"/apis/batch/v1/namespaces/{SPACE}/cronjobs/tgp-gpu-{playbook}")
+    name = f"{playbook}-{turn}"
+    stage.plane.create(JOBS, {"metadata": {"name": name}, "spec": cron["spec"]["jobTemplate"]["spec"]})
+    stage.plane.until(lambda: stage.plane.get(f"{JOBS}/{name}")["status"].get("conditions"), what=f"job {name} to end")
+    ran = kubelet.last(playbook)
+    assert ran.status == 0 and ran.account == f"tgp-gpu-{playbook}", ran.output
+
+
+def test_a_release_comes_works_and_goes_only_without_machines(stage: Stage, helm: Helm, tmp_path: pathlib.Path) -> None:
+    """helm test checks with the rights of the account that works; the CronJob's pod deletes an idle machine; uninstall waits for that."""
+    plane, tool, values = stage.plane, helm.at(stage.plane.kubeconfig), _values(stage, tmp_path)
+    with Kubelet(plane, tmp_path / "pods", stage.environment) as kubelet:
+        notes = tool.deploy("install", "--values", values)
+        assert "helm test tgp-gpu --namespace tgp-system" in notes and "CronJob tgp-gpu-reap: */5 * * * *" in notes
+        with contextlib.suppress(HelmFailed):  # the pod's own words come first
+            tool.hook("test")
+        checked = kubelet.last("validate")
+        assert checked.account == "tgp-gpu-autoscale" and checked.status == 0, checked.output
+        assert "Phase:          Succeeded" in tool.run("status", "tgp-gpu")
+
+        stage.run("provision", pool=stage.pools["lambda"])
+        rented = stage.rented()
+        with pytest.raises(HelmFailed, match="job tgp-gpu-uninstall failed"):
+            tool.hook("uninstall")
+        refused = kubelet.last("uninstall")
+        assert refused.account == "tgp-gpu-status" and refused.status == 2
+        assert f"1 machines run and are billed: {rented}." in " ".join(refused.output.split()), refused.output
+        assert plane.find(f"/apis/batch/v1/namespaces/{SPACE}/cronjobs/tgp-gpu-reap") is not None
+        assert "STATUS: uninstalling" in tool.run("status", "tgp-gpu")
+        tool.run("rollback", "tgp-gpu", "1")  # Helm upgrades nothing that it was to uninstall
+        assert "STATUS: deployed" in tool.run("status", "tgp-gpu")
+
+        _run_now(stage, kubelet, "reap", 1)
+        stage.advance(IDLE)
+        _run_now(stage, kubelet, "reap", 2)
+        assert stage.nothing_is_left()
+
+        kept, _pool = stage.documents()[:2]
+        kept["spec"]["talosConfig"] = {"machineConfigTemplate": "machine: {}"}
+        plane.create("/apis/tgp.io/v1/gpunodeclasses", kept)
+        tool.deploy("upgrade", "--values", values, "--set", "reap.schedule=0 * * * *")
+        cron = plane.get(f"/apis/batch/v1/namespaces/{SPACE}/cronjobs/tgp-gpu-reap")
+        assert cron["spec"]["schedule"] == "0 * * * *"
+        tool.hook("uninstall")
+        assert plane.find(f"/apis/batch/v1/namespaces/{SPACE}/cronjobs/tgp-gpu-reap") is None
+        assert plane.find(f"{RBAC}/clusterroles/tgp-gpu-reap") is None
+        assert plane.find(f"/apis/tgp.io/v1/gpunodeclasses/{kept['metadata']['name']}") is not None
+
+        tool.deploy("install", "--values", values)
+        tool.hook("uninstall", "--no-hooks")
+        assert plane.find(f"/apis/tgp.io/v1/gpunodeclasses/{kept['metadata']['name']}") is not None
