@@ -15,6 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import K
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import (
     CLAIMS,
     FEATURES,
+    NODE_CLAIMS,
     OBJECTS,
     SECRETS,
     TOKENS,
@@ -108,9 +109,9 @@ def test_each_account_has_the_rights_of_its_playbook_and_no_more(helm: Helm, val
     manifests = helm.template("--values", str(values))
     features = {
         "own-machines-values": {CLAIMS},
-        "loop-values": {CLAIMS},
+        "loop-values": {CLAIMS, NODE_CLAIMS},
         "mesh-values": {CLAIMS, TOKENS, SECRETS, OBJECTS},
-        "schedule-values": set(FEATURES) - {OBJECTS},
+        "schedule-values": set(FEATURES) - {NODE_CLAIMS, OBJECTS},
     }[values.stem]
     places = given.get("rbac", {}).get("serviceNamespaces", [])
     only = given.get("rbac", {}).get("secretNames", [""])

@@ -68,6 +68,7 @@
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
+{{- if eq (toString .Values.options.claim_store) "crd" }}{{ $features = append $features "node_claims" }}{{ end }}
 {{- if eq (include "tgp.tokens" .) "true" }}{{ $features = append $features "tokens" }}{{ end }}
 {{- if eq (include "tgp.readsSecrets" .) "true" }}{{ $features = append $features "secrets" }}{{ end }}
 {{- if eq (include "tgp.fromCluster" .) "true" }}{{ $features = append $features "objects" }}{{ end }}
