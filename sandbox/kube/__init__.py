@@ -36,6 +36,7 @@ KNOWN_GAPS: tuple[str, ...] = (
     "Taints of a node's conditions, token cleaning and taint eviction act within a fraction of a second.",
     "The scheduler does not score or preempt, allocates no resource claim, and knows neither volumes nor ports.",
     "A PDB knows the replicas of Deployments, ReplicaSets and StatefulSets only, and an eviction refused for its precondition costs no budget.",
+    "Events of events.k8s.io/v1 are created, read, watched and deleted there; they are changed, and selected by fields, in v1 only.",
     "Services get no cluster IP, events are not expired, and resource quotas and limit ranges do not exist.",
     "The OpenAPI documents name the PATCH parameters of each kind and carry no schemas: kubectl explain shows nothing.",
 )

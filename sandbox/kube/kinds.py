@@ -12,6 +12,7 @@ from .auth import Call
 from .crd import CustomKinds, CustomObjects
 from .csr import Requests
 from .disruption import Budgets
+from .events import Events
 from .nodes import Leases, Nodes
 from .parts import Kind, Parts
 from .pods import Pods
@@ -93,6 +94,7 @@ _OWN: dict[tuple[str, str], type[Kind]] = {
     ("", "secrets"): Secrets,
     ("", "configmaps"): ConfigMaps,
     ("", "namespaces"): Namespaces,
+    ("", "events"): Events,
     ("coordination.k8s.io", "leases"): Leases,
     ("policy", "poddisruptionbudgets"): Budgets,
     ("certificates.k8s.io", "certificatesigningrequests"): Requests,

@@ -9,6 +9,7 @@ import typing as t
 from datetime import datetime
 
 from . import table
+from .events import shown
 from .resources import Resource
 from .store import Item, encode
 
@@ -46,7 +47,11 @@ def plain(resource: Resource, item: Item) -> bytes:
     """With kind and apiVersion, which lists of built-in kinds leave out."""
     if resource.custom:
         return item.text()
-    return f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'.encode() + item.text()[1:]
+    return f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'.encode() + _text(resource, item)[1:]
+
+
+def _text(resource: Resource, item: Item) -> bytes:
+    return item.text() if resource.shares is None else encode(shown(item.obj))
 
 
 def collection(
@@ -60,4 +65,4 @@ def collection(
     if resource.custom:
         metadata = {"continue": "", **metadata}  # lists of custom kinds always show it
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    return encode(head)[:-1] + b',"items":[' + b",".join([item.text() for item in items]) + b"]}\n"
+    return encode(head)[:-1] + b',"items":[' + b",".join([_text(resource, item) for item in items]) + b"]}\n"

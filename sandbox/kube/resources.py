@@ -16,7 +16,7 @@ class Resource:
     """A served kind. ``subresources`` besides status; ``keeps_status`` = a create may carry a status; ``generation`` = the object counts
     changes of its spec; ``blind_update`` = PUT without resourceVersion is taken; ``upsert`` = PUT may create; ``schema`` = the OpenAPI
     schema of a custom resource; ``scale`` = the paths of its wanted and its real number; ``fields`` = field selectors besides
-    metadata.name and metadata.namespace."""
+    metadata.name and metadata.namespace; ``shares`` = the group of the same plural whose objects it shows with other field names."""
 
     group: str
     version: str
@@ -36,12 +36,14 @@ class Resource:
     fields: tuple[str, ...] = ()
     custom: bool = False
     scale: tuple[str, str] = ("", "")
+    shares: str | None = None
     schema: t.Any = dataclasses.field(default=None, hash=False, compare=False)
     columns: t.Any = dataclasses.field(default=(), hash=False, compare=False)
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.group, self.plural
+        """Of the table that holds its objects."""
+        return self.group if self.shares is None else self.shares, self.plural
 
     @property
     def qualified(self) -> str:
@@ -78,6 +80,8 @@ BUILT_IN: tuple[Resource, ...] = (
     Resource("", "v1", "services", "Service", True, True, (), ("svc",), ("all",), returns_deleted=True,
              fields=("spec.clusterIP", "spec.type")),
     Resource("", "v1", "events", "Event", True, short=("ev",), upsert=True, fields=_EVENT_FIELDS),
+    Resource("events.k8s.io", "v1", "events", "Event", True, short=("ev",), shares="",
+             verbs=("create", "delete", "deletecollection", "get", "list", "watch")),
     Resource("", "v1", "serviceaccounts", "ServiceAccount", True, short=("sa",), returns_deleted=True),
     Resource("apps", "v1", "daemonsets", "DaemonSet", True, True, (), ("ds",), ("all",), generation=True),
     Resource("apps", "v1", "deployments", "Deployment", True, True, (), ("deploy",), ("all",), generation=True),

@@ -191,6 +191,8 @@ class Routes:
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}.get(request.method)
         if verb is None or (verb == "create") != (sub in ("eviction", "binding")) or (verb == "delete" and sub):
             raise method_not_allowed()
+        if resource.shares is not None and verb not in resource.verbs:
+            raise method_not_allowed()
         self.api.authorizer.demand(identity, verb, resource, namespace, name, sub)
         if verb == "get":
             self._refresh(resource, namespace, name)

@@ -33,16 +33,18 @@ _POD_FORBIDDEN = (
 )
 
 
+def check_micro_time(resource: Resource, text: t.Any) -> None:
+    """Refusal 400 for a time that does not carry exactly six digits of a second."""
+    if text is not None and (not isinstance(text, str) or not _MICRO_TIME.match(text)):
+        layout = "2006-01-02T15:04:05.000000Z07:00"
+        raise _cannot(resource, f'parsing time "{text}" as "{layout}": cannot parse "{str(text)[19:]}" as ".000000"')
+
+
 def check_lease(resource: Resource, lease: Json) -> None:
     """Times must carry exactly six digits of a second; the duration must be above zero."""
     spec = lease.get("spec") or {}
     for key in ("renewTime", "acquireTime"):
-        text = spec.get(key)
-        if text is not None and (not isinstance(text, str) or not _MICRO_TIME.match(text)):
-            raise bad_request(
-                f'Lease in version "v1" cannot be handled as a Lease: parsing time "{text}" as '
-                f'"2006-01-02T15:04:05.000000Z07:00": cannot parse "{str(text)[19:]}" as ".000000"'
-            )
+        check_micro_time(resource, spec.get(key))
     causes = []
     for key, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
         value = spec.get(key)

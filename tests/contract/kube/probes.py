@@ -645,6 +645,49 @@ def probe_custom_resources(kube: httpx.Client, space: str) -> None:
 # ---- leases, secrets -----------------------------------------------------------------------------------------------
 
 
+def probe_events_of_a_run(kube: httpx.Client, space: str) -> None:
+    """Those of events.k8s.io/v1: what is required and bounded there, and how v1, which kubectl describe reads, shows them."""
+    path = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
+    event = {
+        "metadata": {"name": "one"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "tgp.io/gpu",
+        "reportingInstance": "run-1", "action": "Launch", "reason": "Launched", "note": "n" * 1024, "type": "Normal",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": space, "name": "p", "uid": "u"},
+    }  # fmt: skip
+    made = ok(kube.post(path, json=event), 201)
+    assert made["apiVersion"] == "events.k8s.io/v1" and made["regarding"] == event["regarding"] and made["note"] == event["note"]
+    refused(kube.post(path, json=event), 409, "AlreadyExists")
+    old = ok(kube.get(f"/api/v1/namespaces/{space}/events/one"))
+    assert (old["involvedObject"], old["message"]) == (event["regarding"], event["note"])
+    assert (old["reportingComponent"], old["eventTime"], old["source"]) == ("tgp.io/gpu", event["eventTime"], {})
+    described = {"fieldSelector": "involvedObject.name=p,involvedObject.uid=u,reportingComponent=tgp.io/gpu"}
+    assert _names(ok(kube.get(f"/api/v1/namespaces/{space}/events", params=described))) == ["one"]
+
+    def faults(**changes: t.Any) -> list[tuple[str, str]]:
+        body = {key: value for key, value in {**event, "metadata": {"name": "two"}, **changes}.items() if value is not None}
+        causes = refused(kube.post(path, json=body), 422, "Invalid")["details"]["causes"]
+        return [(one["field"], one["message"]) for one in causes]
+
+    for field in ("eventTime", "reportingInstance", "action", "reason"):
+        assert faults(**{field: None}) == [(field, "Required value")]
+    assert [field for field, _told in faults(reportingController=None)] == ["reportingController"] * 3
+    assert [field for field, _told in faults(reportingController="tgp.io/gpu/x")] == ["reportingController"]
+    for field, limit, name in (("note", 1024, "message"), ("reason", 128, "reason"), ("action", 128, "action")):
+        assert faults(**{field: "ä" * (limit // 2) + "x"}) == [
+            (name, f'Invalid value: "": can have at most {limit} characters')
+        ]  # they are bytes
+    assert faults(type="Error") == [("type", 'Invalid value: "": has invalid value: Error')]
+    assert faults(deprecatedCount=3) == [("count", 'Invalid value: "": needs to be unset')]
+    refused(kube.post(path, json={**event, "eventTime": "2026-01-01T00:00:00Z"}), 400, "BadRequest")
+    ok(kube.post("/api/v1/namespaces/default/events", json={
+        "metadata": {"name": f"{space}-old"}, "involvedObject": {"kind": "Node", "name": space}, "message": "m", "reason": "R",
+        "source": {"component": "kubelet"}, "count": 1, "type": "Normal",
+    }), 201)  # fmt: skip
+    new = ok(kube.get(f"/apis/events.k8s.io/v1/namespaces/default/events/{space}-old"))
+    assert (new["note"], new["regarding"]["name"], new["deprecatedSource"]) == ("m", space, {"component": "kubelet"})
+    ok(kube.delete(f"{path}/one"))
+    assert ok(kube.get(path))["items"] == []
+
+
 def probe_lease_as_a_lock(kube: httpx.Client, space: str) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases"
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lock"},
