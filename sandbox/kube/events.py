@@ -36,7 +36,7 @@ def _stored(event: Json) -> Json:
 
 def shown(event: Json) -> Json:
     """A stored event with the field names of events.k8s.io/v1."""
-    empty = {"deprecatedSource": {}, "deprecatedFirstTimestamp": None, "deprecatedLastTimestamp": None, "eventTime": None}
+    empty: Json = {"deprecatedSource": {}, "deprecatedFirstTimestamp": None, "deprecatedLastTimestamp": None, "eventTime": None}
     return {**empty, **{_BACK.get(key, key): value for key, value in event.items()}}
 
 

@@ -108,6 +108,11 @@ _DRAIN = Need(
 _REMOVE = Need("remove the nodes whose machine is gone", _all("delete", "nodes"))
 _VOLUMES = Need("wait until volumes are detached", _all("list", "volumeattachments", "storage.k8s.io"))
 _END_TOKENS = Need("delete the bootstrap token of a machine", _all("delete", "secrets", namespace="kube-system"), TOKENS)
+_REPORT = Need(
+    "report in Kubernetes Events what is done for pods, Nodes and documents (L-32)",
+    _all("create", "events", "events.k8s.io"),
+    asked=False,
+)
 _FOLLOW = Need("follow joining nodes", _all("watch", "nodes"))
 _NEUTRAL = Need("let nodes offer their GPUs under the neutral name tgp.io/gpu, too", _all("patch", "nodes/status"))
 _EVENTS = Need(
@@ -150,7 +155,7 @@ _PLAN = (*_LOOK, _PODS, _PUBLISHED)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES, _END_TOKENS,
-    _PUBLISHED, _WITHDRAW,
+    _PUBLISHED, _WITHDRAW, _REPORT,
 )  # fmt: skip
 _EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
 from .cluster import DevicePlugin, DevicePlugins, Expression, MadeToken, Node, NodeTerm, Others, Placement, Pod, Taint, Toleration
-from .decisions import Action, Notice, PausedPool, Plan, Shortfall, Tally, WaitingPod
+from .decisions import Action, KubernetesEvent, Notice, ObjectReference, PausedPool, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
 from .names import Labels
 from .observation import CloudView, Observation, OffersNotRead, Probe, Published
@@ -73,6 +73,7 @@ __all__ = [
     "IdleProbe",
     "Instance",
     "InstanceState",
+    "KubernetesEvent",
     "Labels",
     "Lane",
     "LaunchRequest",
@@ -88,6 +89,7 @@ __all__ = [
     "NodeClass",
     "NodeTerm",
     "Notice",
+    "ObjectReference",
     "Observation",
     "Offer",
     "OffersNotRead",

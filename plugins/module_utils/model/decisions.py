@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .claims import Claim
-from .reasons import ActionKind
+from .reasons import ActionKind, EventReason
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +61,30 @@ class Notice:
     subject: str
     text: str
     data: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """An object of the cluster. ``namespace`` is empty for one that has none."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KubernetesEvent:
+    """What `kubectl describe` of ``regarding`` shows. ``key`` tells apart what has the same reason; empty = the note does. ``related`` is a
+    second object that it is about."""
+
+    regarding: ObjectReference
+    reason: EventReason
+    note: str
+    warning: bool = False
+    related: ObjectReference | None = None
+    key: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -53,6 +53,39 @@ class Finding(enum.StrEnum):
     PAUSED = "Paused"
 
 
+class EventReason(enum.StrEnum):
+    """Why a Kubernetes Event is written (L-32): about pods, Nodes, machines, and pools, requests and classes, whose words are those of their
+    condition Ready."""
+
+    GPU_NOMINATED = "GpuNominated"
+    GPU_NOT_SCALED_UP = "GpuNotScaledUp"
+
+    INITIALIZED = "Initialized"
+    DISRUPTION_TERMINATING = "DisruptionTerminating"
+    DISRUPTION_BLOCKED = "DisruptionBlocked"
+    FAILED_DRAINING = "FailedDraining"
+    GPU_LOST = "GpuLost"
+    GPU_BACK = "GpuBack"
+
+    LAUNCHED = "Launched"
+    LAUNCH_FAILED = "LaunchFailed"
+    LAUNCH_UNKNOWN = "LaunchUnknown"
+    MACHINE_READY = "MachineReady"
+    JOIN_FAILED = "JoinFailed"
+    TERMINATED = "Terminated"
+    TERMINATION_PENDING = "TerminationPending"
+
+    INVALID_DOCUMENT = "InvalidDocument"
+    CLASS_NOT_READY = "ClassNotReady"
+    CANNOT_JOIN = "CannotJoin"
+    PROVIDERS_UNAVAILABLE = "ProvidersUnavailable"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    LIMIT_REACHED = "LimitReached"
+    BUDGET_EXCEEDED = "BudgetExceeded"
+    PAUSED = "Paused"
+    COMPLETED = "Completed"
+
+
 class ActionKind(enum.StrEnum):
     """What a step of a plan does, in the order in which a plan counts its steps."""
 

@@ -293,7 +293,7 @@ def write_objects(context: Context, seen: Observation, decided: Plan) -> list[st
 
 
 def write_finalizers(context: Context, wanted: t.Iterable[finalizers.Change], problems: list[str]) -> tuple[StatusObject, ...]:
-    """Sets and removes finalizers (L-32). Returns the objects that remain, as they are then. What could not be written is added to
+    """Sets and removes finalizers (L-33). Returns the objects that remain, as they are then. What could not be written is added to
     ``problems``."""
     objects = {one.path: one for one in context.specs.objects}
     refused: set[str] = set()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finalizers of documents that are objects of the cluster (L-32): a deleted object stays until its machines have ended.
+"""Finalizers of documents that are objects of the cluster (L-33): a deleted object stays until its machines have ended.
 
 The finalizer is set before the first machine of an object is rented, and is removed once the object is deleted and nothing of it is left.
 A claim ends only when its machine is proven gone, so an object with a failing cleanup stays.

@@ -26,8 +26,10 @@ from ..operations.launch.wireguard_peers import hubs_of
 from ..operations.persist_plan import write_finalizers
 from ..operations.teardown.garbage_collection import checked, rehearsed, remove_orphans
 from ..operations.teardown.teardown import Ended, teardown_all
+from ..operations.write_events import write
 from ..planner import finalizers
 from ..planner.clock_skew import goes_on
+from ..planner.kubernetes_events import MachineResult, of_results
 from ..planner.pauses import Pauses
 from ..store.run_lock import Keeper, resume
 from .plan import unlock
@@ -36,7 +38,7 @@ from .replacement import plan_replacements
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "what": "what"}
 
-_INSIDE = ("problem", "remedy", "what")  # of a row: not for the result
+_INSIDE = ("problem", "remedy", "what", "claim")  # of a row: not for the result
 _RENTED_THEN, _FOLLOWED = "would be rented", "would be followed until it is usable"
 _TRY_AGAIN = "The next run of provision.yml takes another offer; this one is backed off for a while."
 _ASSERT_AGAIN = "The next run of provision.yml tries again."
@@ -121,6 +123,7 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
             rows = step.run(context, claims) + _repair(context, drifted)
             context.records.tokens.settle()
             unreleased = _release(context) if step.deletes else []
+            write(context, of_results(_machine_results(rows), context.specs))
             hubs = hubs_of(context)
             unjoined = [claim.name for claim in map(context.records.current, claims) if _unfinished(claim) and _behind_hub(claim)]
     except LockLost as lost:
@@ -221,7 +224,15 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str 
         "message": message,
         "problem": problem,
         "remedy": remedy,
+        "claim": claim,
     }
+
+
+def _machine_results(rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[MachineResult]:
+    """Of rows that are about a machine with a claim."""
+    for row in rows:
+        if row.get("claim") is not None:
+            yield MachineResult(row["claim"], row["result"], row["message"], seen=bool(row.get("seen")))
 
 
 def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:

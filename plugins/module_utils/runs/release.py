@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_release: removes our finalizers from all objects, so that they and their definitions can be deleted (L-32)."""
+"""The run of fleet_release: removes our finalizers from all objects, so that they and their definitions can be deleted (L-33)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from .rig import URLS, Rig
 FEW, MANY = 2, 10
 #: Most calls for each rented machine from plan to Ready, besides lists. Later parts may add two to the cluster, and one for each object
 #: and run.
-MOST = {"kubernetes": 10, "lambda": 1, "tailscale": 2}
+MOST = {"kubernetes": 11, "lambda": 1, "tailscale": 2}
 SLACK = 1
 _LOCK = re.compile(r"/namespaces/tgp-system/leases(/|$)")
 _COLLECTION = re.compile(

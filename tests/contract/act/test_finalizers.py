@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of the cluster that are deleted while they have machines (L-32)."""
+"""Objects of the cluster that are deleted while they have machines (L-33)."""
 
 from __future__ import annotations
 

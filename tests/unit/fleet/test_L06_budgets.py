@@ -239,7 +239,7 @@ def idle_pool(count: int, *budgets: Budget, broken: int = 0, going: int = 0, **s
 def test_L18_budget_of_half_of_three_lets_two_go() -> None:
     number, found = idle_pool(3, Budget("50%", ("Empty",)))
     assert number == 2
-    (kept,) = [action for action in of(found, "report") if action.reason == "Kept"]
+    (kept,) = [action for action in of(found, "report") if action.reason == "Empty"]
     assert kept.detail == "idle, kept by disruption budget 50%"
 
 

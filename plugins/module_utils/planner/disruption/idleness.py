@@ -100,11 +100,8 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         _keep(draft, claim, f"idle, kept for {draft.situation.floor_words(pool)}")
     held = room.nodes is not None and len(chosen.go) >= room.nodes
     for claim in chosen.later:
-        _keep(
-            draft,
-            claim,
-            f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)",
-        )
+        why = f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)"
+        _keep(draft, claim, why, Reason.EMPTY)
 
 
 def _waits(idle: emptiness.Idle, node: Node | None, old: str) -> emptiness.Idle:
@@ -126,11 +123,11 @@ def _note(draft: Draft, claim: Claim, node: Node | None, idle: emptiness.Idle) -
     return claim
 
 
-def _keep(draft: Draft, claim: Claim, why: str) -> None:
-    """A voluntary deletion of an interrupted run is taken back when its reason is gone."""
+def _keep(draft: Draft, claim: Claim, why: str, reason: str = Finding.KEPT) -> None:
+    """A voluntary deletion of an interrupted run is taken back when its reason is gone. ``reason``: that for which it would go, if any."""
     if claim.deletion is not None:
         draft.change(dataclasses.replace(claim, deletion=None))
-    draft.report(claim.name, Finding.KEPT, why, pool=claim.pool)
+    draft.report(claim.name, reason, why, pool=claim.pool)
 
 
 def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:

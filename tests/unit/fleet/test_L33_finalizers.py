@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""L-32: which finalizer is set, which is removed, and what a deleted object waits for."""
+"""L-33: which finalizer is set, which is removed, and what a deleted object waits for."""
 
 from __future__ import annotations
 
