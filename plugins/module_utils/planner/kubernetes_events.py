@@ -15,6 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ..model import Claim, KubernetesEvent, Node, ObjectReference, Phase, Specs, StatusObject
+from ..model.labels import API_VERSION, PREFIX
 from ..model.reasons import ActionKind, EventReason, Finding, Reason
 from ..units.values import print_money
 from .object_status import World, statuses
@@ -22,6 +23,7 @@ from .object_status import World, statuses
 AGAIN_AFTER: t.Final = 900  # seconds; the same thing is told of an object no more often
 MOST_PER_RUN: t.Final = 200  # events of a plan; later runs tell those that are left
 LONGEST_NOTE: t.Final = 1024  # bytes, by the API server
+CONTROLLER = f"{PREFIX}gpu"
 CLUSTER_SCOPED = "default"  # the namespace for events of objects that have none
 
 _BLOCKED = frozenset(
@@ -199,7 +201,7 @@ def _node_of(claim: Claim) -> ObjectReference | None:
 
 def object_reference(one: StatusObject) -> ObjectReference:
     namespace, _slash, name = one.key.rpartition("/")
-    return ObjectReference("tgp.io/v1", one.kind, namespace if one.kind == "GPUNodePool" else "", name, one.uid)
+    return ObjectReference(API_VERSION, one.kind, namespace if one.kind == "GPUNodePool" else "", name, one.uid)
 
 
 # ---- which are written: each at most once in 15 minutes
@@ -238,7 +240,7 @@ def body(event: KubernetesEvent, instance: str, now: datetime) -> dict[str, t.An
         "kind": "Event",
         "metadata": {"name": f"{prefix}.{identity(event)}{window:x}", "namespace": event.regarding.namespace or CLUSTER_SCOPED},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": "tgp.io/gpu",
+        "reportingController": CONTROLLER,
         "reportingInstance": instance[:128],
         "action": _ACTIONS[event.reason],
         "reason": event.reason.value,
