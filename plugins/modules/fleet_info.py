@@ -14,7 +14,9 @@ author:
   - The tgp.gpu contributors (@tgp-gpu)
 options:
   pools:
-    description: Only these pools, by name or namespace/name.
+    description:
+      - Only these pools, by name or namespace/name. RV(machines), RV(pools), RV(classes) and RV(totals) are then of these alone.
+      - RV(ledger) and RV(spending) are always of all.
     type: list
     elements: str
     default: []
@@ -47,6 +49,22 @@ machines:
     - One entry per machine with its claim, instance, device and node.
     - For services (lane C(service)) also C(endpoint), the address and port where the health path is asked, and C(healthy), which is null
       when it is unknown.
+  type: list
+  elements: dict
+  returned: always
+pools:
+  description:
+    - One entry per pool or request (C(kind)) that a document describes or a machine has, by its key C(name).
+    - C(wanted) is what its document asks for by itself (C(replicas), C(minNodes), the one machine of a request), whatever pods wait.
+    - C(ready), C(launching) and C(terminating) count machines, C(max_nodes) bounds them, C(price_hour) is what they cost in an hour.
+    - C(budget), C(spent) and C(period) of its own budget are empty without one. C(idle_since) is that of the machine that is idle longest.
+    - C(next) says in words what the next run does in it, and from when on.
+  type: list
+  elements: dict
+  returned: always
+classes:
+  description:
+    - One entry per class, with the number of its C(pools), C(max_nodes), C(max_hourly_cost), and otherwise as RV(pools) has it.
   type: list
   elements: dict
   returned: always

@@ -199,7 +199,7 @@ REVIEWED = {
     ("module_utils/providers/vast/api.py", "two factor authentication"): OTHERS,
     ("module_utils/reports/page.py", "low"): "a documented word of the report's data; it chooses a colour",
     ("module_utils/reports/page.py", "used up"): "a documented word of the report's data; it chooses a colour",
-    ("module_utils/reports/status.py", "tgp tgp-{}-"): "what we called our keys at the mesh, which keeps nothing else for us",
+    ("module_utils/reports/status.py", "tgp tgp-{}-{}"): "what we called our keys at the mesh, which keeps nothing else for us",
     ("module_utils/runs/node_wait.py", "certificate requests"): CLOSED,
 }
 

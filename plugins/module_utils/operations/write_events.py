@@ -17,27 +17,27 @@ from ..model import KubernetesEvent
 from ..observe.context import Context
 from ..planner.kubernetes_events import body, due, remembered
 
-_MEMORY = "events"  # in the state beside the claims: what was told of an object → when
+_MEMORY = "events"  # in the state beside the claims: what was written of an object → when
 _WORKERS = 8
 
 
-def tell_of_plan(context: Context, events: t.Sequence[KubernetesEvent]) -> None:
+def report_plan(context: Context, events: t.Sequence[KubernetesEvent]) -> None:
     """Write those that no run has written within 15 minutes. What lasts is in every plan, so what was written is remembered."""
     if not events:
         return
     now = context.clock.now()
     try:
-        told = context.records.read_times(_MEMORY)
+        known = context.records.read_times(_MEMORY)
     except BadShape:
-        told = {}  # a damaged record is written anew
+        known = {}  # a damaged record is written anew
     except ApiError as error:
         context.warn(f"The Kubernetes Events that were written before could not be read; none is written: {error}")
         return
-    written = write(context, due(events, told, now))
+    written = write(context, due(events, known, now))
     if not written:
         return
     try:
-        context.records.write_times(_MEMORY, remembered(told, written, now))
+        context.records.write_times(_MEMORY, remembered(known, written, now))
     except ApiError as error:
         context.warn(f"The Kubernetes Events that were written could not be recorded; they may be written again: {error}")
 

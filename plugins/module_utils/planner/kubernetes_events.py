@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes Events (L-32): what a plan, and the steps after it, tell about pods, Nodes, pools, requests and classes.
+"""Kubernetes Events (L-32): what a plan, and the steps after it, report of pods, Nodes, pools, requests and classes.
 
-Not to be confused with the run's own event log (core/events.py). A plan tells at most one thing of each object, a step at most one of each
-machine to its pool or request and one to its Node.
+Not to be confused with the run's own event log (core/events.py). A plan has at most one of each object, a step at most one of each
+machine for its pool or request and one for its Node.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..model.reasons import ActionKind, EventReason, Finding, Reason
 from ..units.values import print_money
 from .object_status import World, statuses
 
-AGAIN_AFTER: t.Final = 900  # seconds; the same thing is told of an object no more often
-MOST_PER_RUN: t.Final = 200  # events of a plan; later runs tell those that are left
+AGAIN_AFTER: t.Final = 900  # seconds; the same thing is reported of an object no more often
+MOST_PER_RUN: t.Final = 200  # events of a plan; later runs write those that are left
 LONGEST_NOTE: t.Final = 1024  # bytes, by the API server
 CONTROLLER = f"{PREFIX}gpu"
 CLUSTER_SCOPED = "default"  # the namespace for events of objects that have none
@@ -37,7 +37,7 @@ _BLOCKED = frozenset(
     }
 )  # reasons of reports that a Node stays although something speaks for its end
 _ALARMING = frozenset({Reason.INSTANCE_GONE, Reason.SPOT_LOST, Reason.UNHEALTHY, Reason.PRICE_JUMP, Reason.BUDGET})
-_STANDING = frozenset({EventReason.PAUSED, EventReason.COMPLETED})  # told when it begins: it is as it should be
+_STANDING = frozenset({EventReason.PAUSED, EventReason.COMPLETED})  # reported when it begins: it is as it should be
 _OF_READY = frozenset(
     {
         EventReason.INVALID_DOCUMENT,
@@ -57,16 +57,16 @@ _OF_READY = frozenset(
 
 def of_plan(world: World) -> list[KubernetesEvent]:
     """At most one for each object, the most important objects first. Nothing while the claims could not be read."""
-    told: dict[ObjectReference, KubernetesEvent] = {}
+    events: dict[ObjectReference, KubernetesEvent] = {}
     if world.seen.claims is None:
         return []
     for event in (*_of_nodes(world), *_of_objects(world), *_of_pods(world)):
-        told.setdefault(event.regarding, event)
-    return list(told.values())
+        events.setdefault(event.regarding, event)
+    return list(events.values())
 
 
 def _of_nodes(world: World) -> t.Iterator[KubernetesEvent]:
-    """What is decided about machines that are Nodes. A decision is told once: when it is made."""
+    """What is decided about machines that are Nodes. A decision is reported once: when it is made."""
     earlier = {claim.name: claim for claim in world.seen.claims or ()}
     for action in world.decided.actions:
         claim = action.claim or earlier.get(action.name)
@@ -97,8 +97,8 @@ def _of_objects(world: World) -> t.Iterator[KubernetesEvent]:
             if not standing or before.get("Ready", {}).get("reason") != reason:
                 yield KubernetesEvent(object_reference(one), reason, ready["message"], warning=not standing)
         elif now["BudgetExceeded"]["status"] == "True":
-            told = now["BudgetExceeded"]["message"]
-            yield KubernetesEvent(object_reference(one), EventReason.BUDGET_EXCEEDED, told, warning=True)
+            message = now["BudgetExceeded"]["message"]
+            yield KubernetesEvent(object_reference(one), EventReason.BUDGET_EXCEEDED, message, warning=True)
 
 
 def _conditions(status: t.Mapping[str, t.Any]) -> dict[str, t.Mapping[str, t.Any]]:
@@ -136,7 +136,7 @@ class MachineResult(t.NamedTuple):
 def of_results(results: t.Iterable[MachineResult], specs: Specs) -> list[KubernetesEvent]:
     """What changed, for the pool or request that is an object of the cluster, and for the Node that is there."""
     objects = {one.key: one for one in specs.objects if one.kind != "GPUNodeClass"}
-    told: list[KubernetesEvent] = []
+    events: list[KubernetesEvent] = []
     for result in results:
         one, node = objects.get(result.claim.pool), _node_of(result.claim)
         for_pool, for_node = _to_pool(result), _to_node(result)
@@ -144,16 +144,16 @@ def of_results(results: t.Iterable[MachineResult], specs: Specs) -> list[Kuberne
             reason, note, warning = for_pool
             related = node if result.result == "ready" else None
             of_machine = f"{result.claim.name}: {note}"
-            told.append(KubernetesEvent(object_reference(one), reason, of_machine, warning, related, key=result.claim.name))
+            events.append(KubernetesEvent(object_reference(one), reason, of_machine, warning, related, key=result.claim.name))
         if node is not None and for_node is not None:
-            told.append(KubernetesEvent(node, *for_node, related=None if one is None else object_reference(one)))
-    return told
+            events.append(KubernetesEvent(node, *for_node, related=None if one is None else object_reference(one)))
+    return events
 
 
-_Told = tuple[EventReason, str, bool]
+_Words = tuple[EventReason, str, bool]
 
 
-def _to_pool(done: MachineResult) -> _Told | None:
+def _to_pool(done: MachineResult) -> _Words | None:
     claim = done.claim
     ended = claim.deletion.reason if claim.deletion is not None else ""
     if done.result in ("launched", "adopted"):
@@ -172,7 +172,7 @@ def _to_pool(done: MachineResult) -> _Told | None:
     return None
 
 
-def _to_node(done: MachineResult) -> _Told | None:
+def _to_node(done: MachineResult) -> _Words | None:
     if done.result == "ready" and done.seen:
         return EventReason.INITIALIZED, f"{_machine(done.claim)}; {done.message}", False
     if done.result in ("kept", "in_use"):
@@ -208,20 +208,20 @@ def object_reference(one: StatusObject) -> ObjectReference:
 
 
 def identity(event: KubernetesEvent) -> str:
-    """The same for what is told again."""
+    """The same for what is reported again."""
     parts = (event.regarding.uid, event.reason, event.key or event.note)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def due(events: t.Iterable[KubernetesEvent], told: t.Mapping[str, datetime], now: datetime) -> list[KubernetesEvent]:
-    """The first of those that were not told within 15 minutes. ``told``: identity → when."""
-    fresh = [event for event in events if (when := told.get(identity(event))) is None or not _recent(when, now)]
+def due(events: t.Iterable[KubernetesEvent], written: t.Mapping[str, datetime], now: datetime) -> list[KubernetesEvent]:
+    """The first of those that were not written within 15 minutes. ``written``: identity → when."""
+    fresh = [event for event in events if (when := written.get(identity(event))) is None or not _recent(when, now)]
     return fresh[:MOST_PER_RUN]
 
 
-def remembered(told: t.Mapping[str, datetime], written: t.Iterable[KubernetesEvent], now: datetime) -> dict[str, datetime]:
-    """What was told within 15 minutes, after ``written`` were."""
-    kept = {key: when for key, when in told.items() if _recent(when, now)}
+def remembered(before: t.Mapping[str, datetime], written: t.Iterable[KubernetesEvent], now: datetime) -> dict[str, datetime]:
+    """What was written within 15 minutes, with ``written``."""
+    kept = {key: when for key, when in before.items() if _recent(when, now)}
     return dict(sorted({**kept, **{identity(event): now for event in written}}.items()))
 
 
@@ -230,8 +230,8 @@ def _recent(when: datetime, now: datetime) -> bool:
 
 
 def body(event: KubernetesEvent, instance: str, now: datetime) -> dict[str, t.Any]:
-    """The object of events.k8s.io/v1. Its name is the same for what is told again in the same quarter of an hour: the API server refuses the
-    second one. ``instance``: who tells it, the run."""
+    """The object of events.k8s.io/v1. Its name is the same for what is reported again in the same quarter of an hour: the API server
+    refuses the second one. ``instance``: who reports it, the run."""
     window = int(now.timestamp()) // AGAIN_AFTER
     prefix = re.sub(r"[^a-z0-9]+$", "", event.regarding.name[:200])
     related = {} if event.related is None else {"related": _reference(event.related)}

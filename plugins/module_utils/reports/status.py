@@ -14,6 +14,7 @@ from ..core.clock import to_text
 from ..core.events import render
 from ..core.task import Task
 from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Probe
+from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
 from ..planner.cost.budgets import Purse, open_purses, outlook
@@ -26,6 +27,7 @@ from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
 from ..units import calendar
 from ..units.values import parse_money, print_money
+from .pool_rows import Known, class_rows, pool_rows, tables
 
 _COLUMNS = {
     "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
@@ -35,9 +37,10 @@ _COLUMNS = {
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """``machines`` is JSON-safe, one entry per name of ours; ``totals`` counts things of this cluster; ``unknown`` what could not be
-    read (a count is None then); ``store`` is the identity of the record store, ``foreign`` are machines with names of this cluster
-    that are not ours, ``paused`` pools of which nothing is launched or ended (L-31)."""
+    """``machines`` is JSON-safe, one entry per name of ours, ``pools`` and ``classes`` one per document; ``totals`` counts things of this
+    cluster. All four are of the pools that were asked for, if any were. ``unknown`` is what could not be read (a count is None then);
+    ``store`` the identity of the record store, ``foreign`` are machines with names of this cluster that are not ours, ``paused`` pools of
+    which nothing is launched or ended (L-31)."""
 
     machines: list[dict[str, t.Any]]
     totals: dict[str, t.Any]
@@ -47,18 +50,20 @@ class Seen:
     store: dict[str, str]
     foreign: list[dict[str, str]] = dataclasses.field(default_factory=list)
     paused: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    pools: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    classes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
 
 
 def overview(task: Task) -> dict[str, t.Any]:
     """The result of fleet_info, with its table printed."""
     seen = look(task)
-    for line in table(seen):
+    for line in table(seen, narrowed=bool(task.params.get("pools"))):
         task.progress(line)
     return {"changed": False, **dataclasses.asdict(seen)}
 
 
-def table(seen: Seen) -> list[str]:
-    """What status prints."""
+def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
+    """What status prints. ``narrowed``: to some pools, where what is said of money is of all."""
     columns = {
         key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(machine["endpoint"] for machine in seen.machines)
     }
@@ -70,7 +75,9 @@ def table(seen: Seen) -> list[str]:
     foreign = [f"  not ours: {entry['name']}, {entry['cloud']} {entry['id']} {entry['why']}" for entry in seen.foreign]
     unknown = [f"  unknown: {text}" for text in seen.unknown]
     paused = [f"  {line}" for line in paused_lines(seen.paused)]
-    return [*lines, "", f"  now: {counts}; {sums}", *paused, *sentences(seen.spending), *unknown, store, *foreign]
+    head = tables(seen.classes, seen.pools)
+    money = [*(["  all pools:"] if narrowed else []), *sentences(seen.spending)]
+    return [*head, *lines, *([""] if lines else []), f"  now: {counts}; {sums}", *paused, *money, *unknown, store, *foreign]
 
 
 def _count(value: int | None) -> str:
@@ -89,22 +96,35 @@ def look(task: Task) -> Seen:
 
 def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) -> Seen:
     cluster, now = observation.cluster_id, observation.now
-    ours = _ours(context, observation)
+    every = _ours(context, observation)
+    chosen = _chosen(context, every, pools)
+    ours = every if chosen is None else every.of(chosen.has)
     machines = [
         _machine(name, machine, now) | _service(context, machine.claim, machine.device, observation)
         for name, machine in ours.by_name().items()
     ]
     records, torn = context.store.ledger_records()
     ledger = read_ledger(records, [record.place for record in torn])
-    totals = _counts(context, observation, ours) | _sums(machines, ours.claims, ledger)
+    mine = (
+        ledger
+        if chosen is None
+        else dataclasses.replace(ledger, lines=tuple(line for line in ledger.lines if line.pool in chosen.keys))
+    )
+    totals = _counts(context, observation, ours, chosen) | _sums(machines, ours.claims, mine)
     unknown = _unknown(context, observation, ledger)
-    money = spending(context, ledger, tuple(ours.claims.values()), now)
+    claims = tuple(every.claims.values())
+    money = spending(context, ledger, claims, now)
     drawn = context.records.generations()
     store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
-    foreign = [{"name": instance.name, "cloud": instance.cloud, "id": instance.id, "why": why} for instance, why in ours.foreign]
+    foreign = [{"name": instance.name, "cloud": instance.cloud, "id": instance.id, "why": why} for instance, why in every.foreign]
     pauses = Pauses((*observation.pauses, *context.specs.pauses), context.specs.described)
-    paused = paused_rows(paused_pools(pauses, context.specs, ours.claims.values()))
-    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, foreign, paused)
+    paused = paused_pools(pauses, context.specs, claims)
+    purses = open_purses(context.specs, context.settings.budget, ledger, claims, now, CAPABILITIES)
+    known = Known(context.specs, observation, claims, purses, {pool.pool: pool for pool in paused})
+    rows = [row for row in pool_rows(known) if chosen is None or row["name"] in chosen.keys]
+    named = {row["node_class"] for row in rows}
+    classes = [row for row in class_rows(known) if chosen is None or row["name"] in named]
+    return Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), rows, classes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +147,16 @@ class _Ours:
     foreign: list[tuple[Instance, str]]
     devices: dict[str, Device]
     nodes: dict[str, Node]
+
+    def of(self, chosen: t.Callable[[str], bool]) -> _Ours:
+        """Those of the names that are chosen."""
+        return dataclasses.replace(
+            self,
+            claims={name: claim for name, claim in self.claims.items() if chosen(name)},
+            listed=[instance for instance in self.listed if chosen(instance.name)],
+            devices={name: device for name, device in self.devices.items() if chosen(name)},
+            nodes={name: node for name, node in self.nodes.items() if chosen(name)},
+        )
 
     def by_name(self) -> dict[str, _Together]:
         """All that has a claim or is listed, in order of names."""
@@ -163,16 +193,30 @@ def _ours(context: Context, observation: Observation) -> _Ours:
     )
 
 
-def _counts(context: Context, observation: Observation, ours: _Ours) -> dict[str, int | None]:
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """The pools that were asked for, by their keys. A thing without a claim is of the pools that its name fits."""
+
+    keys: frozenset[str]
+    claims: t.Mapping[str, Claim]
+
+    def has(self, name: str) -> bool:
+        claim = self.claims.get(name)
+        return claim.pool in self.keys if claim is not None else pool_of(name) in {pool_part(key) for key in self.keys}
+
+
+def _counts(context: Context, observation: Observation, ours: _Ours, chosen: _Chosen | None) -> dict[str, int | None]:
     """How many there are of each kind; None where they could not be read. A mesh that is not used has none."""
     unread = any(view.instances is None for view in observation.clouds.values())
     meshless = not context.clients.uses_mesh()
-    keys = _own_keys(observation.keys, observation.cluster_id)
+    keys = _own_keys(observation.keys, observation.cluster_id, chosen)
     return {
         "instances": None if unread else len(ours.listed),
         "devices": len(ours.devices) if observation.devices is not None or meshless else None,
         "keys": keys if observation.keys is not None or meshless else None,
-        "tokens": None if observation.tokens is None else len(observation.tokens),
+        "tokens": None
+        if observation.tokens is None
+        else sum(1 for token in observation.tokens if chosen is None or chosen.has(token.machine)),
         "nodes": len(ours.nodes),
         "claims": len(ours.claims),
     }
@@ -209,21 +253,26 @@ def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list
     return unknown
 
 
-def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Sequence[str]) -> list[dict[str, t.Any]]:
-    """Those that were asked for; all of them when none was named. A name that fits nothing is a warning."""
+def _chosen(context: Context, ours: _Ours, pools: t.Sequence[str]) -> _Chosen | None:
+    """Those that were asked for; None when none was named. A name that fits nothing is a warning."""
     if not pools:
-        return machines
-    pool_keys = (
-        {machine["pool"] for machine in machines} | {pool.key for pool in context.specs.described} | set(context.specs.paused)
+        return None
+    keys = (
+        {claim.pool for claim in ours.claims.values()} | {pool.key for pool in context.specs.described} | set(context.specs.paused)
     )
-    if strange := sorted(set(pools) - pool_keys - {key.partition("/")[2] for key in pool_keys}):
+    if strange := sorted(set(pools) - keys - {key.partition("/")[2] for key in keys}):
         context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
-    return [machine for machine in machines if machine["pool"] in pools or machine["pool"].partition("/")[2] in pools]
+    return _Chosen(frozenset(key for key in keys if key in pools or key.partition("/")[2] in pools), ours.claims)
 
 
-def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str) -> int:
+def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str, chosen: _Chosen | None) -> int:
     """Keys that still open the door. A long node name is shortened in a key's description, so only its beginning is compared."""
-    return sum(1 for key in keys or () if key.description.startswith(f"tgp tgp-{cluster}-") and not key.invalid)
+    pools = ("",) if chosen is None else tuple(f"{pool_part(key)}-" for key in chosen.keys)
+    return sum(
+        1
+        for key in keys or ()
+        if not key.invalid and any(key.description.startswith(f"tgp tgp-{cluster}-{pool}") for pool in pools)
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..observe.gather import gather, with_offers
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
 from ..operations.persist_plan import Recorded, record, without, write_objects
 from ..operations.plan_file import write_plan
-from ..operations.write_events import tell_of_plan
+from ..operations.write_events import report_plan
 from ..planner.claims.diff import claim_diff
 from ..planner.disruption.schedule import hours
 from ..planner.kubernetes_events import of_plan
@@ -136,7 +136,7 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
     decided = _asked_of_paused(without(decided, recorded), context)
     if writes:
-        tell_of_plan(context, of_plan(World(observation, context.specs, decided, context.settings, CAPABILITIES)))
+        report_plan(context, of_plan(World(observation, context.specs, decided, context.settings, CAPABILITIES)))
     if context.task.params.get("save_to"):
         changed = write_plan(context.task, make(decided, observation, context.specs, context.settings, context.run_id))
     result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)

@@ -53,12 +53,24 @@ def test_what_was_not_chosen_is_not_refused(rig: Rig, mode: str) -> None:
     assert rig.plan(mode, check=True, **empty)["outcome"] in ("ok", "shortfall")
 
 
-def test_totals_are_those_of_the_cluster_whichever_pools_are_shown(rig: Rig) -> None:
+def test_S0_41_status_of_one_pool_counts_only_that(rig: Rig) -> None:
+    """What is said of money stays that of all pools, and says so."""
     rig.provision()
-    whole = rig.run("info")["totals"]
+    whole = rig.run("info")
+    assert "  all pools:" not in rig.lines
     shown = rig.run("info", pools=["own"])
-    assert shown["machines"] == [] and shown["totals"]["price_hour"] == whole["price_hour"] == "0.69"
-    assert rig.run("info", pools=["training"])["totals"]["instances"] == 1 and rig.warnings == []
+    assert shown["machines"] == [] and [row["name"] for row in shown["pools"]] == ["default/own"]
+    assert shown["totals"] == {**dict.fromkeys(whole["totals"], 0), "price_hour": "0", "cost": "0.0000", "closed_cost": "0.0000"}
+    assert shown["spending"]["hour"] == whole["spending"]["hour"] == "0.69" and "  all pools:" in rig.lines
+    training = rig.run("info", pools=["training"])
+    assert {key: training["totals"][key] for key in ("instances", "devices", "nodes", "claims", "price_hour")} == {
+        key: whole["totals"][key] for key in ("instances", "devices", "nodes", "claims", "price_hour")
+    }
+    assert [(row["name"], row["ready"]) for row in training["pools"]] == [("default/training", 1)] and rig.warnings == []
+    assert [row["name"] for row in whole["pools"]] == ["default/own", "default/training"] and len(training["classes"]) == 1
+    rig.destroy()
+    closed = {pool: rig.run("info", pools=[pool])["totals"]["closed_cost"] for pool in ("own", "training")}
+    assert closed["own"] == "0.0000" < closed["training"] == rig.run("info")["totals"]["closed_cost"]
 
 
 def test_a_pool_that_nobody_knows_is_told(rig: Rig) -> None:
