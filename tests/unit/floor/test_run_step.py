@@ -15,7 +15,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, Locked, LockLost, TgpError, note_detail
-from ansible_collections.tgp.gpu.plugins.module_utils.core.run_step import KEPT, OUTCOMES, _prune, outcome_of, worst
+from ansible_collections.tgp.gpu.plugins.module_utils.core.run_report import OUTCOMES, outcome_of, worst
+from ansible_collections.tgp.gpu.plugins.module_utils.core.run_step import KEPT, _prune
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 
 from tests.unit.floor.told import ROOT, checked_events
