@@ -33,9 +33,10 @@ from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
 from ..module_utils.core.bytecode import use_bytecode_cache
-from ..module_utils.core.errors import TgpError, library
+from ..module_utils.core.errors import InvalidInput, TgpError, library
 from ..module_utils.core.http import trusted
 from ..module_utils.core.redact import redact
+from ..module_utils.core.run_step import RunPart
 from ..module_utils.core.task import CALLER, Task, execute, of_ansible, secret_values
 from ..module_utils.core.variables import OLD_NAMES_END, called, check, renamed
 
@@ -94,9 +95,13 @@ class ActionModule(ActionBase):
         spec = {key: value for key, value in of_ansible(module.SPEC).items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
             words = variables_of_task.get("tgp_variables", ())  # of our playbooks, and of those that take variables like them
-            self._check_variables(words)
             variables = called(spec["argument_spec"], words)
-            params = self._params(spec, variables)
+            try:
+                self._check_variables(words)
+                params = self._params(spec, variables)
+            except AnsibleActionFail as error:
+                self._summarize(error.message)
+                raise
             if self._task.async_val:
                 return self._started(variables_of_task, variables)
             quiet = bool(self._task.no_log)
@@ -115,6 +120,18 @@ class ActionModule(ActionBase):
             except AsyncTimeout:
                 result.update(failed=True, msg=f"async task did not complete within the requested time - {seconds}s")
         return _scrubbed(result, set(secret_values(module.SPEC["argument_spec"], params)))
+
+    def _summarize(self, refusal: str) -> None:
+        """Write the summary of a run that is refused before its module is called."""
+        path = self._task.args.get("summary")
+        if not path or not isinstance(path, str):
+            return
+
+        def refuse(_task: Task) -> dict[str, t.Any]:
+            raise InvalidInput(refusal)
+
+        task = Task({"summary": os.path.expanduser(path)}, check_mode=bool(self._task.check_mode), playbook=_playbook())
+        execute({"argument_spec": {"run_id": {}}, "run_report": RunPart.NONE}, refuse, task, self._load_name)
 
     def _seconds(self) -> int:
         """The time limit of a task with ``async`` and a ``poll``; 0 is none.

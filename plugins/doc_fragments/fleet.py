@@ -83,6 +83,13 @@ options:
   run_id:
     description: Names the run, so that several tasks of one play share its lock and its log. RV(tgp.gpu.fleet_plan#module:run_id) returns it.
     type: str
+  summary:
+    description:
+      - A file of mode 0600 for the report of the run as JSON (docs/reference/events.md, schemas/run-report.schema.json), without secrets.
+      - It is begun before anything else, so that a path that cannot be written ends the run before a machine is rented, and written again
+        after each step of the run, also in check mode and of modules that only look. A file that is not such a report is not overwritten.
+    type: path
+    version_added: 0.2.0
   ignore_blocklist:
     description: Also try offers that failed a short while ago.
     type: bool

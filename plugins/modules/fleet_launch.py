@@ -55,8 +55,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 machines:
-  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message). A machine that
-    was joined has the entry that M(tgp.gpu.fleet_join) returns.
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour), C(message) and
+    C(launched), whether this task has rented or adopted it. A machine that was joined has the entry that M(tgp.gpu.fleet_join) returns.
   type: list
   elements: dict
   returned: always

@@ -9,8 +9,8 @@ module: fleet_unlock
 short_description: Let go of the run lock
 description:
   - Ends what M(tgp.gpu.fleet_plan) began. Belongs into the C(always) section of a play. Releases only the lock of this very run.
-  - Closes the report of the run (docs/reference/events.md) and returns it; its short form also goes into the play's custom stats as C(tgp_run),
-    which AWX keeps as artifacts of the job.
+  - Closes the report of the run (docs/reference/events.md) and returns it. It also goes into the play's custom stats as C(tgp_run), which AWX
+    keeps as an artifact of the job.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -62,8 +63,11 @@ def test_S2_21_a_whole_cycle_is_told_completely_in_order_and_without_a_secret(
     def play(name: str, **more: t.Any) -> Result:
         return sandbox.playbook(name, env=variables, **more).succeeded()
 
-    play("provision", extra_vars={"nodes": {"training": 2, "own": 1}})
+    summary = sandbox.folder / "summary.json"
+    play("provision", extra_vars={"nodes": {"training": 2, "own": 1}, "summary": str(summary)})
     provisioned = report(sandbox)
+    assert json.loads(summary.read_text()) == provisioned, "tgp_summary has what the report has"
+    assert (provisioned["exit_code"], len(provisioned["launched"]), provisioned["failed"]) == (0, 3, [])
     assert (provisioned["outcome"], provisioned["playbook"], provisioned["mode"]) == ("changed", "provision", "provision")
     assert provisioned["counts"]["launch"] == 3
     assert provisioned["counts"]["machines_ready"] == 3
@@ -72,7 +76,7 @@ def test_S2_21_a_whole_cycle_is_told_completely_in_order_and_without_a_secret(
     sandbox.advance(11 * 60)
     play("reap")
     gone = report(sandbox)
-    assert (gone["outcome"], gone["counts"]["machines_gone"]) == ("changed", 3)
+    assert (gone["outcome"], gone["counts"]["machines_gone"], len(gone["terminated"])) == ("changed", 3, 3)
 
     lines, sent = events(sandbox), sandbox.writes()
     for call, pattern in CALLS.items():
@@ -86,7 +90,7 @@ def test_S2_21_a_whole_cycle_is_told_completely_in_order_and_without_a_secret(
         machines
     )
 
-    text = "".join(path.read_text(errors="replace") for path in sandbox.state.rglob("*") if path.is_file())
+    text = "".join(path.read_text(errors="replace") for path in [summary, *sandbox.state.rglob("*")] if path.is_file())
     for secret in (
         *(value for name, value in sandbox.variables.items() if re.search("KEY|SECRET$|TOKEN", name)),
         *variables.values(),
@@ -132,3 +136,39 @@ def test_L08_what_was_wrong_from_the_start_is_an_error_in_the_report(shared: San
     found = report(shared)
     assert (found["outcome"], bool(found["ended"])) == ("error", True)
     assert "no-such-pool" in found["problems"][0]
+
+
+def summary_of(sandbox: Sandbox, name: str, rc: int, file: Path, **more: t.Any) -> dict[str, t.Any]:
+    """What a playbook that ends with this status writes to the path of tgp_summary."""
+    variables = {**more.pop("extra_vars", {}), "tgp_summary": str(file)}
+    done = sandbox.playbook(name, extra_vars=variables, **more)
+    assert done.rc == rc, done.text
+    found = json.loads(file.read_text())
+    jsonschema.validate(found, schema("run-report"))
+    assert (found["playbook"], bool(found["ended"])) == (name, True)
+    return t.cast("dict[str, t.Any]", found)
+
+
+def test_a_summary_is_written_however_a_playbook_ends(shared: Sandbox, tmp_path: Path) -> None:
+    """Check mode, saved plans, looks and refusals included; what cannot be written ends the run before a machine is rented."""
+    file, before = tmp_path / "summary.json", len(shared.world()["machines"])
+    dry = summary_of(shared, "provision", 0, file, extra_vars={"pool": "training"}, check=True)
+    assert (dry["check"], dry["exit_code"], dry["launched"], dry["counts"]["launch"]) == (True, 0, [], 1)
+    saved = summary_of(shared, "plan", 0, file, extra_vars={"pool": "training", "nodes": 1, "plan": str(tmp_path / "plan.json")})
+    assert saved["run_id"] == json.loads((tmp_path / "plan.json").read_text())["run_id"]
+    assert [one["action"] for one in saved["planned"]] == ["launch"]
+    looked = summary_of(shared, "status", 0, file)
+    assert looked["cluster_id"] and looked["cost"]["cost_hour_now"] and looked["spending"]
+    assert {one["status"] for one in summary_of(shared, "validate", 0, file)["checks"]} <= {"ok", "warn"}
+    refused = summary_of(shared, "provision", 2, file, extra_vars={"pool": "no-such-pool"})
+    assert "no-such-pool" in refused["error"]["message"] and refused["exit_code"] == 2
+    mistyped = summary_of(shared, "reap", 2, file, extra_vars={"tgp_documets": "x"})
+    assert "Did you mean tgp_documents?" in mistyped["error"]["message"]
+    (tmp_path / "folder").mkdir()
+    unwritable = shared.playbook("provision", extra_vars={"pool": "training", "summary": str(tmp_path / "folder")}).failed()
+    assert "tgp_summary:" in unwritable.words and "Nothing was done." in unwritable.words
+    assert len(shared.world()["machines"]) == before
+
+
+def test_the_run_that_awx_hands_to_the_next_job_is_no_mistyped_variable(shared: Sandbox) -> None:
+    shared.playbook("status", extra_vars={"tgp_run": {"outcome": "ok"}}).succeeded()

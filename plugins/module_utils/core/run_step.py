@@ -5,7 +5,10 @@
 
 A run is several processes, so its report is a file that each step takes further: ``<state_dir>/runs/<run id>.json``; ``fleet_unlock``
 closes it. Every module that takes ``run_id`` is a step by itself; those that only look, and check mode, leave nothing behind. What a module
-is to the report, it says itself: ``SPEC["run_report"]``, one of Part.
+is to the report, it says itself: ``SPEC["run_report"]``, one of RunPart.
+
+Option ``summary`` names a second file for the same report. It is written in check mode and for modules that only look, too, and it is
+begun before the module does anything: a path that cannot be written ends the run before it rents.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ from . import notifications
 from .clock import to_text
 from .errors import InvalidInput, without_details
 from .events import Events, new_run_id, plain, shortened
-from .files import events_path, state_folder
+from .files import events_path, replace, state_folder
 from .notifications import Message, Sender
 from .redact import redact_all
-from .run_report import begun, closed, outcome_of, with_step
+from .run_report import Told, begun, closed, outcome_of, with_step
 
 KEPT = 200  # reports
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
@@ -36,36 +39,102 @@ class RunPart(enum.StrEnum):
     STEP = "step"  # it takes the report further; a module that says nothing does so
     CLOSE = "close"  # the last step: it closes the report and returns it
     NONE = "none"  # it only looks
+    RUNS = "runs"  # what it calls are runs of their own
 
 
 class StepCaller(notifications.Caller, t.Protocol):
     """What is needed of the module call (task.Task)."""
 
     check_mode: bool
+    cluster_id: str
+    warnings: list[str]
+    notices: list[dict[str, str]]
+
+    @property
+    def variables(self) -> t.Mapping[str, str]: ...
+
+    def called(self, option: str) -> str: ...
 
 
 class RunStep:
-    """``with_result`` is called once, with what the module returns."""
+    """``begin`` is called before the module, ``with_result`` once, with what it returns."""
 
     def __init__(self, task: StepCaller, name: str, spec: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
         self._task, self._name, self._warn = task, name.rpartition(".")[2], warn
         self._started = to_text(task.clock.now())
-        part = RunPart(spec.get("run_report", RunPart.STEP))
-        self._last = part is RunPart.CLOSE
-        looks = task.check_mode or part is RunPart.NONE or bool(task.params.get("save_to"))  # a plan for later
-        self._counts = "run_id" in spec["argument_spec"] and not looks
-        if not self._counts:
+        self._part = RunPart(spec.get("run_report", RunPart.STEP))
+        self._last = self._part is RunPart.CLOSE
+        self._saves = bool(task.params.get("save_to"))  # a plan for later
+        looks = task.check_mode or self._part is RunPart.NONE or self._saves
+        takes_run = "run_id" in spec["argument_spec"]
+        self._counts = takes_run and not looks
+        chosen = task.params.get("summary") if takes_run else None
+        self._summary = os.path.realpath(str(chosen)) if chosen else ""
+        self._shows = takes_run and bool(task.variables)  # in a playbook of ours, whose steps are those of one run
+        self._run = ""
+        if not (self._counts or self._summary):
             return
         fresh = not task.params.get("run_id")
         if fresh:
             task.params["run_id"] = new_run_id()
         self._run = str(task.params["run_id"])
-        task.events = Events(events_path(task.params), task.clock, self._run, fresh=fresh, warn=warn)
+        if self._counts:
+            task.events = Events(events_path(task.params), task.clock, self._run, fresh=fresh, warn=warn)
+
+    def begin(self) -> None:
+        """Begin the summary, if this is the first step of the run. InvalidInput, before the module does anything, when that is not possible."""
+        path, self._summary = self._summary, ""  # a file that was refused is not written later
+        if not path:
+            return
+        kept = _read(path)
+        if kept is None or kept["run_id"] != self._run or kept["ended"]:
+            self._begin(
+                path, free=kept is not None or not os.path.lexists(path) or (os.path.isfile(path) and not os.path.getsize(path))
+            )
+        self._summary = path
 
     def with_result(self, result: Json) -> Json:
         """Tell how the step ended; the result, of the last step with the whole report."""
-        if not self._counts or not ("outcome" in result or result.get("failed") or self._last):
+        failed, stored = bool(result.get("failed")), ""
+        self._run = self._run or str(result.get("run_id") or new_run_id())
+        if self._counts and ("outcome" in result or failed or self._last):
+            self._tell(result)
+            stored = self._stored()
+        report = self._take_further(result, stored, failed=failed)
+        if report is None or not report["ended"]:
             return result
+        path = stored or self._summary
+        shown = {**without_details(report), "report_file": path}
+        stats = {"data": {"tgp_run": shown}, "per_host": False, "aggregate": False}
+        if self._last:
+            return {**result, "report": report, "report_file": path, "ansible_stats": stats}
+        return {**result, "ansible_stats": stats} if self._shows else result
+
+    def broken_off(self, error: BaseException) -> None:
+        """The step ends by something that nobody foresaw, or the process is stopped."""
+        if self._counts or self._summary:
+            self.with_result({"failed": True, "msg": f"{self._name} was broken off: {type(error).__name__}"})
+
+    # ---- inside
+
+    def _begin(self, path: str, *, free: bool) -> None:
+        called = self._task.called("summary")
+        if not free:
+            raise InvalidInput(
+                f"{called}: {path} exists and is not the summary of a run. Nothing was done.",
+                remedy="Name another path, or remove the file.",
+            )
+        if self._last:
+            return
+        try:
+            replace(path, _text(self._begun()))
+        except InvalidInput as error:
+            raise InvalidInput(f"{called}: {error.message} Nothing was done.", remedy=error.remedy) from error
+
+    def _begun(self) -> Json:
+        return begun(self._run, self._task.playbook, self._started, check=self._task.check_mode)
+
+    def _tell(self, result: Json) -> None:
         task, outcome = self._task, outcome_of(result)
         problems = list(result.get("problems") or ()) or ([str(result.get("msg"))] if result.get("failed") else [])
         task.tell(
@@ -73,19 +142,6 @@ class RunStep:
         )
         if outcome == "lock_lost":
             self._tell_people_of_the_lock(result)
-        report, path = self._take_further(result)
-        if not self._last or report is None:
-            return result
-        word = {key: report[key] for key in ("run_id", "playbook", "outcome", "changed", "counts", "cost", "problems")}
-        stats = {"data": {"tgp_run": {**word, "report_file": path}}, "per_host": False, "aggregate": False}
-        return {**result, "report": report, "report_file": path, "ansible_stats": stats}
-
-    def broken_off(self, error: BaseException) -> None:
-        """The step ends by something that nobody foresaw, or the process is stopped."""
-        if self._counts:
-            self.with_result({"failed": True, "msg": f"{self._name} was broken off: {type(error).__name__}"})
-
-    # ---- inside
 
     def _tell_people_of_the_lock(self, result: Json) -> None:
         text = f"Run {self._run} lost the run lock and stopped. {result.get('msg', '')}".strip()
@@ -95,37 +151,66 @@ class RunStep:
         except InvalidInput as error:
             self._warn(f"The notification was not delivered: {error}")
 
-    def _take_further(self, result: Json) -> tuple[Json | None, str]:
-        """The report with this step, written; None (after a warning) when that is not possible, or there is nothing to close."""
-        folder = os.path.join(state_folder(self._task.params), "runs")
-        path = os.path.join(folder, f"{self._run}.json")
-        if not _NAME.match(self._run):
-            self._warn(
-                f"The run_id {self._run!r} cannot be the name of a file, so the run has no report. Use letters, digits, '.', '_' and '-'."
-            )
-            return None, ""
-        earlier = _read(path)
-        if earlier is None and self._last:
-            return None, ""
+    def _stored(self) -> str:
+        """The file of the report in the state folder; empty, after a warning, when there can be none."""
+        if _NAME.match(self._run):
+            return os.path.join(state_folder(self._task.params), "runs", f"{self._run}.json")
+        self._warn(
+            f"The run_id {self._run!r} cannot be the name of a file, so the run has no report. Use letters, digits, '.', '_' and '-'."
+        )
+        return ""
+
+    def _take_further(self, result: Json, stored: str, *, failed: bool) -> Json | None:
+        """The report with this step, written to ``stored`` and as the summary; None when there is nothing to take further."""
+        if not (stored or self._summary or self._shows):
+            return None
+        earlier = self._earlier(stored)
+        ends = self._last or self._part is RunPart.RUNS
+        if ends and not failed and (earlier is None or earlier["ended"]):
+            return None
         ended = to_text(self._task.clock.now())
-        report = earlier or begun(self._run, self._task.playbook, self._started)
-        mode = str(self._task.params.get("mode") or "")
-        if not self._last or result.get("failed"):
-            report = with_step(report, self._name, self._started, ended, result, mode=mode)
-        if self._last or (earlier is None and result.get("failed")):  # nobody will close a run that failed before it began
-            report = closed(report, ended)
+        first = earlier is None or not earlier["steps"]
+        report = earlier or self._begun()
+        if failed or not ends:
+            mode = str(self._task.params.get("mode") or "")
+            told = Told(self._task.cluster_id, self._task.warnings, self._task.notices)
+            report = with_step(report, self._name, self._started, ended, result, mode=mode, told=told)
+        alone = not stored and (self._saves or "run_id" not in result)  # no other step can name the run
+        if ends or (first and (failed or alone)):
+            report = closed(report, ended, saves=self._saves)
         report = t.cast(Json, shortened(redact_all(plain(report))))
-        try:
-            _write(path, without_details(report))
-            if self._last:
-                _prune(folder)
-        except OSError as error:
-            self._warn(f"The run's report {path} cannot be written ({error.strerror}); the run goes on without it.")
-        return report, path
+        self._write(report, stored)
+        return report
+
+    def _earlier(self, stored: str) -> Json | None:
+        """The report as the steps before this one left it."""
+        kept = _read(stored) if stored else None
+        if kept is None and self._summary:
+            kept = _read(self._summary)
+            if self._part is not RunPart.RUNS and kept is not None and kept["run_id"] != self._run:
+                return None
+        return kept
+
+    def _write(self, report: Json, stored: str) -> None:
+        text = _text(without_details(report))
+        if stored:
+            try:
+                _write(stored, text)
+                if self._last:
+                    _prune(os.path.dirname(stored))
+            except OSError as error:
+                self._warn(f"The run's report {stored} cannot be written ({error.strerror}); the run goes on without it.")
+        if self._summary:
+            try:
+                replace(self._summary, text)
+            except InvalidInput as error:
+                self._warn(f"The summary of the run is not complete: {error}")
 
 
 def _read(path: str) -> Json | None:
-    """A report that cannot be understood is begun anew: it must not stop a run."""
+    """A report that cannot be understood is begun anew: it must not stop a run. Nor must a pipe, which is not opened."""
+    if not os.path.isfile(path):
+        return None
     try:
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
@@ -134,12 +219,15 @@ def _read(path: str) -> Json | None:
     return report if isinstance(report, dict) and set(begun("", "", "")) <= set(report) else None
 
 
-def _write(path: str, report: Json) -> None:
+def _text(report: Json) -> bytes:
+    return json.dumps(report, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _write(path: str, text: bytes) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1, ensure_ascii=False)
-        file.write("\n")
+    with os.fdopen(handle, "wb") as file:
+        file.write(text)
     os.replace(f"{path}.new", path)
 
 

@@ -51,7 +51,7 @@ class Task:
     result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network. ``events`` is
     the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known. ``late_token`` looks for
     the token of notify_url where no option gives it. ``variables`` are what the playbook in which the task stands calls the module's options;
-    empty in a playbook that is not ours.
+    empty in a playbook that is not ours. ``cluster_id``, ``warnings`` and ``notices`` are what the call has found and reported so far.
     """
 
     params: dict[str, t.Any]
@@ -65,12 +65,20 @@ class Task:
     playbook: str = ""
     late_token: t.Callable[[], str | None] = _nobody
     variables: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cluster_id: str = ""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    notices: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         say, caution = self.progress, self.warn
         self.progress = lambda line: say(redact(line))
-        self.warn = lambda line: caution(redact(line))
+
+        def warn(line: str) -> None:
+            self.warnings.append(redact(line))
+            caution(redact(line))
+
+        self.warn = warn
 
     def called(self, option: str) -> str:
         """What the reader of a message typed for an option: the variable of our playbook, or the option itself."""
@@ -88,6 +96,8 @@ class Task:
 
     def tell(self, kind: str, **facts: t.Any) -> int:
         """Write an event into the run's log; its number, 0 without a log."""
+        if kind == "notice":
+            self.notices.append({field: str(facts[field]) for field in ("notice", "key", "text")})
         return self.events.write(kind, **facts) if self.events is not None else 0
 
 
@@ -144,6 +154,7 @@ def execute(spec: Spec, run: Run, task: Task, name: str = "") -> dict[str, t.Any
     step = RunStep(task, name or run.__module__.rpartition(".")[2], spec, task.warn)
     try:
         try:
+            step.begin()
             result = t.cast("dict[str, t.Any]", _public(run(task)))
         except TgpError as error:
             result = failure(error)

@@ -156,13 +156,14 @@ def open_context(
     store = open_store(task, kube)
     if task.events is not None:
         kube.teller, store = KubeTeller(task), told_store(store, task)
+    task.cluster_id = cluster_id(kube, task.params.get("cluster_id"))
     return Context(
         task=task,
         kube=kube,
         store=store,
         specs=specs,
         settings=settings or settings_of(task),
-        cluster_id=cluster_id(kube, task.params.get("cluster_id")),
+        cluster_id=task.cluster_id,
         run_id=run_id,
         progress=progress,
     )

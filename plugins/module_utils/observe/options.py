@@ -44,6 +44,7 @@ BUDGET_SPEC: dict[str, t.Any] = dict(
 
 RUN_SPEC: dict[str, t.Any] = dict(
     run_id=dict(type="str"),
+    summary=dict(type="path"),
     mesh_proxy=dict(type="str", fallback=(env_fallback, ["TGP_MESH_PROXY"])),
     ignore_blocklist=dict(type="bool", default=False),
     allow_mass_delete=dict(type="bool", default=False),

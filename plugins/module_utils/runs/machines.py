@@ -240,7 +240,8 @@ def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 
 
 def _launched_row(launched: Launched) -> dict[str, t.Any]:
-    return _row(launched.claim, launched.result, launched.message, problem=launched.result in ("failed", "waiting"))
+    row = _row(launched.claim, launched.result, launched.message, problem=launched.result in ("failed", "waiting"))
+    return row | {"launched": launched.result in _RENTED}
 
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
@@ -322,8 +323,9 @@ class _LaunchAndJoin:
             if results.get(name) == "ready" or name in solved:
                 solved.add(self._replacing[name])
         rows = [_launched_row(launched) for launched in self._launched if launched.claim.name not in results]
+        rented = {launched.claim.name for launched in self._launched if launched.result in _RENTED}
         for result in joined:
-            row = _joined_row(result)
+            row = _joined_row(result) | {"launched": result.claim.name in rented}
             rows.append(row | {"result": "replaced", "problem": False} if result.claim.name in solved else row)
         return rows
 

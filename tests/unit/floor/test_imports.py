@@ -44,12 +44,12 @@ ACTS = f"{READS} bootstrap operations preflight runs"
 #: entry: how many files of module_utils it may import, and from which folders
 ENTRIES = {
     "lookup.variables": (2, "core"),
-    "inventory.nodes": (10, "core"),  # from its cache; it imports what fleet_info does when it reads
-    "modules.tailscale_key": (32, "core mesh model units"),
-    "modules.node_info": (41, "core kube model planner runs units"),
-    "modules.lambda_instance": (69, "core model planner providers units"),
+    "inventory.nodes": (11, "core"),  # from its cache; it imports what fleet_info does when it reads
+    "modules.tailscale_key": (33, "core mesh model units"),
+    "modules.node_info": (42, "core kube model planner runs units"),
+    "modules.lambda_instance": (70, "core model planner providers units"),
     "modules.fleet_info": (178, f"{READS} reports"),
-    "modules.fleet_plan": (230, ACTS),
+    "modules.fleet_plan": (229, ACTS),
 }
 
 

@@ -13,6 +13,7 @@ from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
 from ...kube.nodes import delete_node, get_node
 from ...mesh.base import find_device
 from ...model import Claim, Device, Extra
+from ...model.reasons import ActionKind
 from ...observe.clients import Feed
 from ...observe.context import Context
 from ...planner.claims.record import mesh_tags
@@ -89,7 +90,7 @@ def _row(orphan: OrphanItem, result: Result, message: str) -> dict[str, t.Any]:
     return {
         "name": orphan["name"],
         "pool": "",
-        "cloud": "",
+        "cloud": orphan.get("cloud", "") if orphan["kind"] == ActionKind.DELETE_INSTANCE else "",
         "model": "",
         "phase": "",
         "price_hour": "",
