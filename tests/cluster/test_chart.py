@@ -191,8 +191,8 @@ def test_another_namespace_is_refused(helm: Helm) -> None:
 def test_the_kinds_stay_when_the_release_goes(helm: Helm) -> None:
     kept = {"helm.sh/resource-policy": "keep"}
     found = kinds(helm.template(), "CustomResourceDefinition")
-    assert [one["metadata"].pop("annotations") for one in found] == [kept] * len(KINDS)
-    assert found == crds.definitions()
+    assert [one["metadata"].pop("annotations") for one in found] == [kept] * (len(KINDS) + 1)
+    assert found == [*crds.definitions(), crds.claim_definition()]
 
 
 def test_the_schema_knows_every_value_and_every_field_of_an_own_machine() -> None:
@@ -212,8 +212,12 @@ def test_the_schema_knows_every_value_and_every_field_of_an_own_machine() -> Non
 def test_the_policies_of_admission_are_about_the_accounts_of_the_release(helm: Helm) -> None:
     manifests = helm.template("--values", str(CHART / "ci" / "schedule-values.yaml"))
     policies = kinds(manifests, "ValidatingAdmissionPolicy")
-    assert len(policies) == 2
-    for policy in policies:
+    assert [one["metadata"]["name"] for one in policies if "matchConditions" not in one["spec"]] == ["tgp-gpu-claims"], (
+        "for everybody"
+    )
+    about = [one for one in policies if "matchConditions" in one["spec"]]
+    assert len(about) == 3
+    for policy in about:
         (account,) = [one["expression"] for one in policy["spec"]["matchConditions"] if one["name"] == "account"]
         named = {f"'system:serviceaccount:{SPACE}:{one['metadata']['name']}'" for one in kinds(manifests, "ServiceAccount")}
         assert account == f"request.userInfo.username in [{', '.join(sorted(named))}]"
