@@ -49,6 +49,7 @@ PROGRAMS: dict[str, Program] = {
     "machinery": Program("machinery"),
     **{f"machinery-{release}": Program("machinery", f"talos-{release}.mod") for release in OTHER_TALOS},
     "schematic": Program("schematic"),  # the Image Factory's numbering
+    "kstatus": Program("kstatus", first="some seconds"),  # what Helm and Flux take an object for
     "tailscale-client": Program("tailscale_client", first="some seconds"),  # of the Tailscale API
     "maintenance": Program("maintenance"),  # both ends of Talos's machine API
     "headscale": Program("mesh_real/headscale", packages=("github.com/juanfont/headscale/cmd/headscale",), first="about 2 minutes"),
