@@ -21,6 +21,7 @@ from .stage import Stage
 pytestmark = pytest.mark.cluster
 IDLE = 10 * 60 + 60
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 
 
@@ -68,6 +69,9 @@ def test_a_release_comes_works_and_goes_only_without_machines(stage: Stage, helm
     with Kubelet(plane, tmp_path / "pods", stage.environment) as kubelet:
         notes = tool.deploy("install", "--values", values)
         assert "helm test tgp-gpu --namespace tgp-system" in notes and "CronJob tgp-gpu-reap: */5 * * * *" in notes
+        plane.patch(
+            f"/api/v1/namespaces/{SPACE}", {"metadata": {"labels": RESTRICTED}}, "merge"
+        )  # the API server admits no other pod
         with contextlib.suppress(HelmFailed):  # the pod's own words come first
             tool.hook("test")
         checked = kubelet.last("validate")

@@ -175,9 +175,7 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("get create update", "leases", "coordination.k8s.io", SPACE),
         Right("get", "namespaces", name=SPACE),
     ),
-    "no line of the ledger is a year old, and no history of prices is full": _each(
-        "list patch delete", "configmaps", namespace=SPACE
-    ),
+    "no line of the ledger is a year old, and no history of prices is full": _each("patch delete", "configmaps", namespace=SPACE),
     "reap.yml and destroy.yml terminate by the code that the others share with them": (
         *_each("watch delete", "pods"),
         *_each("create", "pods/eviction"),
@@ -186,8 +184,15 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("get delete", "nodes"),
         *_each("delete", "secrets", namespace=SYSTEM),
     ),
-    "read again after a conflict": (*_each("get", "pods"), *_each("get", "certificatesigningrequests", "certificates.k8s.io")),
     "evidence about a machine that does not become usable": _each("list", "events"),
+}
+# The same, where it is a matter of time whether one needs it.
+SOMETIMES: dict[str, tuple[Right, ...]] = {
+    "read again after a conflict": (*_each("get", "pods"), *_each("get", "certificatesigningrequests", "certificates.k8s.io")),
+    "apply.yml switches on an own machine of lane talos here, whose request the cluster approves by itself": (
+        *_each("list watch", "certificatesigningrequests", "certificates.k8s.io"),
+        *_each("update", "certificatesigningrequests/approval", "certificates.k8s.io"),
+    ),
 }
 BY_SSH = {"join_kubelet"}  # it needs a machine that is reached by SSH; tests/e2e/test_join_kubelet.py
 
@@ -233,7 +238,7 @@ def test_a_right_that_is_missing_is_named_and_the_run_does_what_it_may(stage: Ma
 
 
 def test_each_playbook_uses_its_rights_and_no_other(stage: Manned, accounts: Accounts, tmp_path: pathlib.Path) -> None:
-    """What the API server noted of every playbook's account. Nothing was refused, and what was not used stands in UNUSED with its reason."""
+    """What the API server noted of every playbook's account. Nothing was refused, and what was not used stands above with its reason."""
     plan, lambda_pool, own_pool = str(tmp_path / "plan.json"), stage.pools["lambda"], stage.pools["webhook"]
     stage.run("validate", options={"rights_of": ["validate"]})
     for name in ("status", "report", "adopt", "pause", "resume"):
@@ -255,13 +260,16 @@ def test_each_playbook_uses_its_rights_and_no_other(stage: Manned, accounts: Acc
     stage.run("destroy", everything=True, force=True)
 
     reasons = {right for rights in UNUSED.values() for right in rights}
-    unused = set()
+    allowed = reasons | {right for rights in SOMETIMES.values() for right in rights}
+    unused: dict[Right, set[str]] = {}
     for playbook in NEEDS.keys() - BY_SSH:
         used = accounts.used(playbook)
         assert used, f"{playbook} was not run: this test needs those before it"
         refused = {one.right for one in used if not one.allowed and not DIAGNOSIS.covers(one.right)}
         assert not refused, f"{playbook} was refused {sorted(map(str, refused))}"
-        idle = {right for right in rights_of(playbook) if not any(right.covers(one.right) for one in used)}
-        assert idle <= reasons, f"{playbook} does not use {sorted(map(str, idle - reasons))}"
-        unused |= idle
-    assert reasons == unused, f"used by all: {sorted(map(str, reasons - unused))}"
+        for right in rights_of(playbook):
+            if not any(right.covers(one.right) for one in used):
+                unused.setdefault(right, set()).add(playbook)
+    without_reason = {str(right): sorted(playbooks) for right, playbooks in unused.items() if right not in allowed}
+    without_need = sorted(str(right) for right in reasons - unused.keys())
+    assert (without_reason, without_need) == ({}, [])
