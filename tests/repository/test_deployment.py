@@ -15,13 +15,20 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING, OWN_GROUP
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import FEATURES, NEEDS, SECRETS, TOKENS, rights_of
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 from charts import rights
 
 from .tree import ROOT
 
 READERS = {"status", "report", "plan"}
-OUTSIDE = {"manifests", "prereqs", "takeover", "verify_provider"}  # what an administrator does once, and what needs no cluster
+OUTSIDE = {
+    "awx",
+    "manifests",
+    "prereqs",
+    "takeover",
+    "verify_provider",
+}  # what an administrator does once, and what needs no cluster
 
 
 @functools.cache
@@ -179,7 +186,9 @@ def test_the_execution_environment_has_all_that_it_needs() -> None:
     (meta,) = manifests("meta/execution-environment.yml")
     assert set(meta["dependencies"]) == {"python", "system"}
     assert all((ROOT / path).is_file() for path in meta["dependencies"].values())
-    (image,) = manifests("examples/execution-environment.yaml")
+    (image,), (decisions,) = manifests("examples/execution-environment.yaml"), manifests("examples/decision-environment.yaml")
+    shared = {key: value for key, value in decisions["dependencies"].items() if key not in ("python", "system")}
+    assert (shared, decisions["additional_build_files"]) == (image["dependencies"], image["additional_build_files"])
     (galaxy,) = manifests("galaxy.yml")
     tarball = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
     (collection,) = image["dependencies"]["galaxy"]["collections"]
@@ -206,14 +215,34 @@ def test_requirements_leave_the_users_ansible_alone() -> None:
     assert runtime["requires_ansible"].startswith(">=2.19") and ">=2.19," in core
 
 
-def test_the_credential_type_of_awx_hands_over_every_field() -> None:
-    text = (ROOT / "docs" / "how_to" / "awx_and_cron.md").read_text(encoding="utf-8")
-    inputs, injectors = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
-    fields = {field["id"]: field for field in inputs["fields"]}
-    values = [*injectors["file"].values(), *injectors["env"].values()]
-    files = {f"tower.filename.{name.removeprefix('template.')}" for name in injectors["file"]}
-    assert {re.sub(r"[{} ]", "", value) for value in values} == {*fields, *files} - {"tower"}
-    assert set(inputs["required"]) <= set(fields)
-    assert {name for name in fields if not fields[name].get("secret")} == {"ts_oauth_client_id", "control_plane_endpoint"}
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [name for name in injectors["env"] if f"`{name}`" not in readme] == []
+class _Loader(yaml.SafeLoader):
+    """Reads ``!unsafe`` as text."""
+
+
+_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+
+
+def awx_types() -> list[dict[str, t.Any]]:
+    text = (ROOT / "roles" / "awx" / "vars" / "main.yml").read_text(encoding="utf-8")
+    return t.cast("list[dict[str, t.Any]]", yaml.load(text, _Loader)["awx_credential_types"])
+
+
+@pytest.mark.parametrize("kind", awx_types(), ids=lambda kind: kind["name"])
+def test_a_credential_type_of_awx_hands_over_every_field_where_the_collection_reads_it(kind: dict[str, t.Any]) -> None:
+    fields, injectors = {field["id"]: field for field in kind["inputs"]["fields"]}, kind["injectors"]
+    values = [*injectors.get("file", {}).values(), *injectors["env"].values()]
+    files = {f"tower.filename.{name.removeprefix('template.')}" for name in injectors.get("file", {})}
+    assert {re.sub(r"[{} ]", "", value) for value in values} == {*fields, *files}
+    assert set(kind["inputs"]["required"]) <= set(fields)
+    public = {"url", "hosts", "client_id", "control_plane_endpoint"} - ({"url"} if kind["name"] == "notices" else set())
+    assert {name for name in fields if not fields[name].get("secret")} <= public
+    pages = [
+        (ROOT / path).read_text(encoding="utf-8") for path in ("README.md", "docs/reference/clouds.md", "docs/reference/events.md")
+    ]
+    assert [name for name in injectors["env"] if not any(f"`{name}`" in page for page in pages)] == []
+
+
+def test_every_provider_and_mesh_has_a_credential_type_in_awx() -> None:
+    injected = {name for kind in awx_types() for name in kind["injectors"]["env"]}
+    assert [entry.name for entry in ENTRIES.values() if entry.key and not injected & set(entry.variables(entry.key))] == []
+    assert {"TS_OAUTH_CLIENT_SECRET", "TAILSCALE_API_KEY", "KUBECONFIG", "TGP_TALOS_SECRETS"} <= injected

@@ -72,6 +72,7 @@ class RunStep:
         self._summary = os.path.realpath(str(chosen)) if chosen else ""
         self._shows = takes_run and bool(task.variables)  # in a playbook of ours, whose steps are those of one run
         self._run = ""
+        self._alone = not task.params.get("run_id")
         if not (self._counts or self._summary):
             return
         fresh = not task.params.get("run_id")
@@ -175,7 +176,7 @@ class RunStep:
             mode = str(self._task.params.get("mode") or "")
             told = Told(self._task.cluster_id, self._task.warnings, self._task.notices)
             report = with_step(report, self._name, self._started, ended, result, mode=mode, told=told)
-        alone = not stored and (self._saves or "run_id" not in result)  # no other step can name the run
+        alone = self._alone and not stored and (self._saves or "run_id" not in result)  # no other step can name the run
         if ends or (first and (failed or alone)):
             report = closed(report, ended, saves=self._saves)
         report = t.cast(Json, shortened(redact_all(plain(report))))

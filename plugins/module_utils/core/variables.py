@@ -35,7 +35,7 @@ ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next jo
 # variables of roles begin so, and belong to whoever runs the role
 ROLES = frozenset(
     {
-        "apply", "check", "hub", "join", "join_kubelet", "launch", "loop", "node_drain", "node_join", "node_labels", "plan", "prereqs",
+        "apply", "awx", "check", "hub", "join", "join_kubelet", "launch", "loop", "node_drain", "node_join", "node_labels", "plan", "prereqs",
         "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
     }
 )  # fmt: skip

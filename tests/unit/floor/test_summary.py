@@ -121,6 +121,11 @@ def test_without_a_path_awx_still_gets_the_run_and_no_file_is_written(caller: Ca
     assert not list(caller.folder.iterdir())
 
 
+def test_a_later_step_of_check_mode_is_not_taken_for_a_whole_run(caller: Caller) -> None:
+    result = caller.step("fleet_launch", READY, check=True, run_id="run-1", summary="")
+    assert "ansible_stats" not in result
+
+
 def in_the_way(caller: Caller, what: str) -> str:
     if what == "a folder":
         caller.file.mkdir(parents=True)
