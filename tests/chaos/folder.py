@@ -151,5 +151,5 @@ def _error(fault: Fault, path: str) -> Exception:
 def install(stage: Stage) -> t.Callable[[], None]:
     """From now on runs of this stage meet the door; what is returned takes it away."""
     plain = open_store.DirectoryStore
-    setattr(open_store, "DirectoryStore", lambda folder: WatchedStore(stage, folder))  # noqa: B010 - a class becomes a function
+    setattr(open_store, "DirectoryStore", lambda folder, **_mover: WatchedStore(stage, folder))  # noqa: B010 - a class becomes a function
     return lambda: setattr(open_store, "DirectoryStore", plain)

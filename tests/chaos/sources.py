@@ -158,6 +158,8 @@ class Cluster(Source):
     def _bring(self, stage: Stage, wanted: t.Mapping[str, Json]) -> None:
         """``written`` of the stage is what stands there."""
         if self.whole == "missing":
+            for path in stage.written:
+                _let_go(stage, path)
             for plural in _PLURALS.values():
                 stage.api.request("DELETE", f"{_CRDS}/{plural}.tgp.io")
             stage.written.clear()
@@ -166,6 +168,7 @@ class Cluster(Source):
             for definition in former_definitions():
                 stage.kube("POST", _CRDS, definition)
         for path in [one for one in stage.written if one not in wanted]:
+            _let_go(stage, path)
             stage.kube("DELETE", path)
             del stage.written[path]
         for path, document in wanted.items():
@@ -188,6 +191,11 @@ class Cluster(Source):
             field = {"yaml": "maxLifetime" if found["kind"] == "GPURequest" else "drainTimeout", "field": "maxHourlyPrice"}[state]
             found["spec"][field] = _WRONG[state]
         return found
+
+
+def _let_go(stage: Stage, path: str) -> None:
+    """Objects vanish here, as after a restore of the cluster: no finalizer tells a run of it (L-33)."""
+    stage.kube("PATCH", path, {"metadata": {"finalizers": None}})
 
 
 def path_of(document: Json) -> str:

@@ -24,7 +24,6 @@ from tests.e2e.box import ROOT
 
 from .plane import Plane
 from .stage import Stage, shipped_account
-from .test_crds import crds  # noqa: F401  the fixture
 
 pytestmark = pytest.mark.cluster
 Json = dict[str, t.Any]
@@ -128,7 +127,7 @@ def test_S1_09_objects_are_shown_before_while_and_after_machines_come(
     plane: Plane,
     stage: Shown,
     desk: Desk,
-    crds: None,  # noqa: F811
+    crds: None,
 ) -> None:
     stage.enter_by(plane.server, shipped_account(plane))
     desk.kubectl("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": documents(stage)}))
@@ -157,3 +156,51 @@ def test_S1_09_objects_are_shown_before_while_and_after_machines_come(
     assert desk.verdicts() == {"GPUNodeClass": "Current", "GPUNodePool": "Failed", "GPURequest": "Current"}
     assert ("Warning", "LimitReached") in desk.events(POOL)
     assert desk.events(CLASS) == set()
+
+    desk.kubectl("delete", REQUEST, "--wait=false")
+    assert desk.verdicts()["GPURequest"] == "Terminating"
+    stage.autoscale()
+    name = next(one for one, claim in stage.claims().items() if claim["cloud"] == "lambda") if stage.claims() else ""
+    assert not name, "its machine has ended in the run that a person started after the deletion"
+    order = steps(plane, stage)
+    print("\n" + "\n".join(f"{moment} {what}" for moment, what in order))
+    found = [what for _moment, what in order]
+    assert found == sorted(found, key=EXPECTED.index) and set(found) == set(EXPECTED), found
+    assert plane.find("/apis/tgp.io/v1/gpurequests/notebook") is None
+    desk.kubectl("get", "gpu", "-A")
+
+
+# the last of each, in the order in which they must come
+EXPECTED = [
+    "audit: the request is held by its finalizer",
+    "audit: the node is drained",
+    "world: the instance is terminated",
+    "audit: the node is deleted",
+    "audit: the claim is deleted",
+    "audit: the finalizer of the request is removed",
+]
+
+
+def steps(plane: Plane, stage: Shown) -> list[tuple[str, str]]:
+    """What was done for the request's machine, by the API server's audit log and by the world's own."""
+    user = "system:serviceaccount:tgp-system:tgp-gpu"
+    with open(plane.audit_log, encoding="utf-8") as log:
+        notes = [note for note in map(json.loads, log) if note["user"]["username"] == user and note.get("objectRef")]
+    last: dict[str, str] = {}
+    held = False
+    for note in notes:
+        about, moment = note["objectRef"], note["requestReceivedTimestamp"][:23]
+        key = (note["verb"], about["resource"], about.get("subresource", ""))
+        name = about.get("name", "")
+        if key == ("patch", "gpurequests", "") and name == "notebook":
+            last[EXPECTED[-1] if held else EXPECTED[0]] = moment
+            held = True
+        elif "-notebook-" in name and key == ("patch", "nodes", ""):
+            last[EXPECTED[1]] = moment
+        elif "-notebook-" in name and key == ("delete", "nodes", ""):
+            last[EXPECTED[3]] = moment
+        elif "-notebook-" in name and key == ("delete", "configmaps", ""):
+            last[EXPECTED[4]] = moment
+    writes = [one for one in stage.world()["writes"] if "terminate" in one["what"]]
+    last[EXPECTED[2]] = writes[-1]["time"][:23]
+    return sorted((moment, what) for what, moment in last.items())
