@@ -82,6 +82,11 @@ def crds(plane: Plane) -> t.Iterator[None]:
         name = definition["metadata"]["name"]
         plane.until(lambda name=name: _established(plane.get(f"{path}/{name}")), what=f"{name} to be served")
     yield
+    for plural in ("gpunodepools", "gpurequests", "gpunodeclasses", "gpunodeclaims"):  # what a test has left is let go
+        for one in plane.get(f"/apis/tgp.io/v1/{plural}")["items"]:
+            space = one["metadata"].get("namespace")
+            place = f"/apis/tgp.io/v1/{f'namespaces/{space}/' if space else ''}{plural}/{one['metadata']['name']}"
+            plane.patch(place, {"metadata": {"finalizers": None}}, kind="merge")
     for definition in definitions:
         plane.delete(f"{path}/{definition['metadata']['name']}")
     for definition in definitions:

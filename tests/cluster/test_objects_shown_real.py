@@ -160,8 +160,7 @@ def test_S1_09_objects_are_shown_before_while_and_after_machines_come(
     desk.kubectl("delete", REQUEST, "--wait=false")
     assert desk.verdicts()["GPURequest"] == "Terminating"
     stage.autoscale()
-    name = next(one for one, claim in stage.claims().items() if claim["cloud"] == "lambda") if stage.claims() else ""
-    assert not name, "its machine has ended in the run that a person started after the deletion"
+    assert {claim["cloud"] for claim in stage.claims().values()} == {"vast"}
     order = steps(plane, stage)
     print("\n" + "\n".join(f"{moment} {what}" for moment, what in order))
     found = [what for _moment, what in order]
