@@ -11,7 +11,7 @@ import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..core.errors import ApiError, BadShape, Conflict, Forbidden, NotFound
+from ..core.errors import ApiError, BadShape, Conflict, Forbidden, NotFound, without_details
 from ..core.redact import redact
 from ..model import KubernetesEvent
 from ..observe.context import Context
@@ -53,7 +53,7 @@ def write(context: Context, events: t.Sequence[KubernetesEvent]) -> list[Kuberne
     def one(event: KubernetesEvent) -> bool:
         if ended.is_set():
             return False
-        document = body(dataclasses.replace(event, note=redact(event.note)), context.run_id, now)
+        document = body(dataclasses.replace(event, note=redact(without_details(event.note))), context.run_id, now)
         try:
             context.kube.create(f"/apis/events.k8s.io/v1/namespaces/{document['metadata']['namespace']}/events", document)
         except Conflict:

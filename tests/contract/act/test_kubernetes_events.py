@@ -68,6 +68,7 @@ def test_pods_are_told_where_they_will_run_or_why_not(rig: Rig) -> None:
 
 def test_without_the_memory_the_name_keeps_it_from_being_told_twice(rig: Rig) -> None:
     ask(rig, "too-big", gpus=64)
+    rig.advance(901 - rig.clock.now().timestamp() % 900)  # the name is the same within a quarter of an hour of the clock
     assert sent(rig, lambda: scale(rig)) == 1
     rig.kube("DELETE", "/api/v1/namespaces/tgp-system/configmaps/tgp-state-events")
     assert sent(rig, lambda: scale(rig)) == 1, "it is asked to be written, and is there"
@@ -88,9 +89,13 @@ def test_a_pool_says_why_it_is_not_ready_and_a_pause_once(cluster: Rig) -> None:
 
 def test_a_refused_launch_is_told(cluster: Rig) -> None:  # noqa: F811
     cluster.kube("PATCH", POOL, {"spec": {"replicas": 1}})
-    cluster.fault("status", "lambda", "POST", "/launch", status=403, times=None)
+    words = {"error": {"code": "global/invalid-parameters", "message": "words-of-the-service-0815"}}
+    cluster.fault("status", "lambda", "POST", "/launch", status=400, body=words, times=None)
     provision(cluster)
     assert told(cluster, "GPUNodePool") == [("Warning", "LaunchFailed")]
+    (event,) = cluster.kube("GET", EVENTS)["items"]
+    assert "was answered 400 global/invalid-parameters" in event["note"]
+    assert "words-of-the-service" not in event["note"], "as in every record, the sentence of the provider is not stored"
 
 
 def test_check_mode_and_saved_plans_tell_nothing(cluster: Rig) -> None:  # noqa: F811
