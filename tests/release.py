@@ -72,7 +72,7 @@ def released(folder: Path) -> dict[str, t.Any]:
 def renumber(folder: Path, version: str) -> list[str]:
     """Write the version into galaxy.yml, the chart, and pages and examples that name the tarball or an image; returns what has changed."""
     before = version_of(folder)
-    places = [folder / "galaxy.yml", folder / "README.md", folder / "charts" / "tgp-gpu" / "Chart.yaml"]
+    places = [folder / name for name in ("galaxy.yml", "README.md", "charts/tgp-gpu/Chart.yaml", "image/Containerfile")]
     for below in ("docs", "examples"):
         places += [path for path in sorted((folder / below).rglob("*")) if path.suffix in (".md", ".yml", ".yaml")]
     changed = []

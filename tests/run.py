@@ -89,8 +89,9 @@ def plane() -> subprocess.Popen[bytes] | None:
     if shutil.which("go") is None:
         return None
     python = shlex.quote(sys.executable)
-    # the second fetches packages; where it cannot, the tests that need them say so
-    command = ["sh", "-c", f"{python} -m tests.build; built=$?; {python} -m tests.node_real.debian; exit $built"]
+    # the others fetch packages; where they cannot, the tests that need them say so
+    packages = f"{python} -m tests.node_real.debian; {python} -m tests.node_real.container_file"
+    command = ["sh", "-c", f"{python} -m tests.build; built=$?; {packages}; exit $built"]
     return subprocess.Popen(["nice", *command] if shutil.which("nice") else command, cwd=ROOT)
 
 

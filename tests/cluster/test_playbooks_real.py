@@ -181,9 +181,10 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("create", "pods/eviction"),
         *_each("list watch", "poddisruptionbudgets", "policy"),
         *_each("list", "volumeattachments", "storage.k8s.io"),
-        *_each("get delete", "nodes"),
+        *_each("delete", "nodes"),
         *_each("delete", "secrets", namespace=SYSTEM),
     ),
+    "the own machine of these tests has a statusEndpoint; tests/node_real/test_node.py": _each("get", "nodes"),
     "evidence about a machine that does not become usable": _each("list", "events"),
 }
 # The same, where it is a matter of time whether one needs it.

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials impo
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 
 from tests.build import CannotBuild, built
+from tests.cluster.helm_cli import Helm
 from tests.cluster.plane import Plane
 from tests.cluster.processes import Family
 
@@ -66,3 +67,8 @@ def stand(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
 @pytest.fixture(scope="module")
 def idle(request: pytest.FixtureRequest) -> pathlib.Path:
     return built("idle", request)
+
+
+@pytest.fixture(scope="module")
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(built("helm", request), tmp_path_factory.mktemp("helm"))

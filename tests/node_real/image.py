@@ -27,6 +27,11 @@ def _tar(files: dict[str, bytes], mode: int = 0o644) -> bytes:
 
 def archive(program: pathlib.Path, name: str = NAME) -> bytes:
     """The image ``name`` that runs ``program`` as /idle."""
+    return of_layers([_tar({"idle": program.read_bytes()}, 0o755)], {"Entrypoint": ["/idle"]}, name)
+
+
+def of_layers(layers: t.Sequence[bytes], started: dict[str, t.Any], name: str) -> bytes:
+    """The image ``name`` of tar files, one on the other; ``started``: how a container of it begins."""
     blobs: dict[str, bytes] = {}
 
     def blob(content: bytes, kind: str, **more: t.Any) -> dict[str, t.Any]:
@@ -34,18 +39,18 @@ def archive(program: pathlib.Path, name: str = NAME) -> bytes:
         blobs[f"blobs/sha256/{digest}"] = content
         return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content), **more}
 
-    layer = _tar({"idle": program.read_bytes()}, 0o755)
+    described = [blob(layer, "layer.v1.tar") for layer in layers]
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/idle"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "config": started,
+        "rootfs": {"type": "layers", "diff_ids": [one["digest"] for one in described]},
     }
     manifest = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": blob(json.dumps(config).encode(), "config.v1+json"),
-        "layers": [blob(layer, "layer.v1.tar")],
+        "layers": described,
     }
     named = blob(json.dumps(manifest).encode(), "manifest.v1+json", annotations={"io.containerd.image.name": name})
     index = {"schemaVersion": 2, "manifests": [named]}

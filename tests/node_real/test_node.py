@@ -10,16 +10,21 @@ What is played, because it cannot be here, stands in machine.py: apt, systemd, t
 from __future__ import annotations
 
 import base64
+import copy
+import json
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
 import typing as t
+import urllib.parse
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
-from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock, from_text, to_text
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
@@ -31,13 +36,16 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
 from ansible_collections.tgp.gpu.plugins.modules import node_drain
 
+from tests.build import CannotBuild
 from tests.cluster import objects
+from tests.cluster.helm_cli import Helm, HelmFailed
 from tests.fixtures.bootstrap_tokens import make_token
 from tests.fixtures.talos_nodes import BUNDLE, make
 
-from . import image
+from . import container_file, image
 from .conftest import Stand
 from .machine import Machine
+from .own_machine import OwnMachine
 from .stand import CGROUPS, PREFIX, make_cgroup, sweep
 
 pytestmark = pytest.mark.node
@@ -200,6 +208,91 @@ def test_pods_reach_the_api_server(stand: Stand, node: Node, name: str, host: bo
     stand.plane.until(lambda: _phase(stand, name) in ("Succeeded", "Failed"), what="the pod to end")
     assert (_phase(stand, name), _said(stand, name)) == ("Succeeded", "401\n")  # strangers are not served, as in Talos
     stand.plane.delete(f"/api/v1/namespaces/default/pods/{name}", gracePeriodSeconds=0)
+
+
+def _job(stand: Stand, name: str, playbook: str, cron: dict[str, t.Any], **variables: t.Any) -> str:
+    """A run of a playbook in the CronJob's pod, with the account of this playbook; what it said."""
+    spec = copy.deepcopy(cron["spec"]["jobTemplate"]["spec"])
+    pod = spec["template"]["spec"]
+    pod["serviceAccountName"] = f"tgp-gpu-{playbook}"
+    command = pod["containers"][0]["command"]
+    command[1], command[3] = f"tgp.gpu.{playbook}", json.dumps({**json.loads(command[3]), **variables})
+    jobs = "/apis/batch/v1/namespaces/tgp-system/jobs"
+    stand.plane.create(jobs, {"metadata": {"name": name}, "spec": spec})
+
+    def ended() -> set[str]:
+        conditions = stand.plane.get(f"{jobs}/{name}")["status"].get("conditions") or []
+        return {one["type"] for one in conditions} & {"Complete", "Failed"}
+
+    how = stand.plane.until(ended, timeout=180, what=f"job {name} to end")
+    [made] = stand.plane.get("/api/v1/namespaces/tgp-system/pods", labelSelector=f"job-name={name}")["items"]
+    said = stand.plane.http.get(f"/api/v1/namespaces/tgp-system/pods/{made['metadata']['name']}/log").text
+    assert how == {"Complete"}, said
+    return said
+
+
+def _age(stand: Stand, name: str, minutes: int) -> None:
+    """The record of a machine says that all of it was so much earlier: a cluster's clock cannot be moved."""
+    path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}"
+
+    def earlier(found: re.Match[str]) -> str:
+        return to_text(from_text(found[0]) - timedelta(minutes=minutes))
+
+    record = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", earlier, stand.plane.get(path)["data"]["claim.json"])
+    stand.plane.patch(path, {"data": {"claim.json": record}}, "merge")
+
+
+def test_the_image_runs_the_charts_cron_job_which_switches_an_idle_machine_off(
+    stand: Stand, node: Node, helm: Helm, tmp_path: pathlib.Path
+) -> None:
+    """The image of image/Containerfile on a real kubelet, in a namespace that admits the restricted standard alone: its pod has no root and
+    writes nowhere but in /tmp, reads its account's token, and calls the power service."""
+    try:
+        layers, started = container_file.layers(fetch=False)
+    except CannotBuild as problem:
+        pytest.skip(str(problem))
+    name = "example.test/tgp-gpu:1"
+    archive = image.of_layers([layer.read_bytes() for layer in layers], started, name)
+    node.machine.run("ctr", "--namespace=k8s.io", "images", "import", "-", given=archive)
+    address = urllib.parse.urlsplit(stand.plane.server)
+    with OwnMachine(stand.plane, "box") as box:
+        own = {"name": "box", "gpuCount": 1, "scaleUpEndpoint": f"{box.url}/on", "scaleDownEndpoint": f"{box.url}/off"}
+        node_class = {"providers": [{"name": "webhook", "machines": [own]}], "networking": {"backend": "none"}}
+        pool = {"nodeClassRef": {"name": "own"}, "gpuWait": "none", "disruption": {"consolidateAfter": "0s", "minAge": "0s"}}
+        values = {
+            "image": {"repository": name.partition(":")[0], "tag": "1", "pullPolicy": "Never"},
+            "documents": {
+                "inline": [
+                    {"apiVersion": "tgp.io/v1", "kind": "GPUNodeClass", "metadata": {"name": "own"}, "spec": node_class},
+                    {"apiVersion": "tgp.io/v1", "kind": "GPUNodePool", "metadata": {"name": "own"}, "spec": pool},
+                ]
+            },
+            "env": {"KUBERNETES_SERVICE_HOST": str(address.hostname), "KUBERNETES_SERVICE_PORT": str(address.port)},
+            "rbac": {"playbooks": ["provision"]},
+            "nodeSelector": {"kubernetes.io/hostname": node.spec.name},
+            "tolerations": [{"operator": "Exists"}],
+            "jobs": {"suspend": True},
+            "crds": {"install": False},
+        }
+        file = tmp_path / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        tool = helm.at(stand.plane.kubeconfig)
+        tool.deploy("install", "--values", str(file))
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        stand.plane.patch("/api/v1/namespaces/tgp-system", {"metadata": {"labels": labels}}, "merge")
+        cron = stand.plane.get("/apis/batch/v1/namespaces/tgp-system/cronjobs/tgp-gpu-reap")
+        _job(stand, "up", "provision", cron, tgp_pool="own", tgp_nodes=1)
+        assert box.calls == ["/on"]
+        _age(stand, "box", 20)
+        said = _job(stand, "down", "reap", cron)
+        assert box.calls == ["/on", "/off"], said
+        try:
+            tool.hook("uninstall")
+        except HelmFailed:
+            [pod] = stand.plane.get("/api/v1/namespaces/tgp-system/pods", labelSelector="job-name=tgp-gpu-uninstall")["items"]
+            raise AssertionError(
+                stand.plane.http.get(f"/api/v1/namespaces/tgp-system/pods/{pod['metadata']['name']}/log").text
+            ) from None
 
 
 def test_the_node_lives_on_without_its_token(stand: Stand, node: Node) -> None:

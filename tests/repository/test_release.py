@@ -56,12 +56,12 @@ def test_the_next_version(current: str, released: list[str], following: str) -> 
 def test_every_place_that_names_the_version_gets_the_next_one(tmp_path: Path) -> None:
     before, after = release.version_of(ROOT), "77.8.9"
     names = ["galaxy.yml", "README.md", *release.tracked(ROOT)]
-    numbered = ("galaxy.yml", "README.md", "docs/", "examples/", "charts/tgp-gpu/Chart.yaml")
+    numbered = ("galaxy.yml", "README.md", "docs/", "examples/", "charts/tgp-gpu/Chart.yaml", "image/")
     for name in (one for one in names if one.startswith(numbered)):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, tmp_path / name)
     changed = release.renumber(tmp_path, after)
-    assert {"galaxy.yml", "charts/tgp-gpu/Chart.yaml", "examples/execution-environment.yaml"} <= set(changed)
+    assert {"galaxy.yml", "charts/tgp-gpu/Chart.yaml", "image/Containerfile", "examples/execution-environment.yaml"} <= set(changed)
     assert release.version_of(tmp_path) == after
     texts = {path: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.suffix in (".md", ".yml", ".yaml")}
     assert [str(path) for path, text in texts.items() if f"tgp-gpu-{before}" in text or f"tgp-gpu:{before}" in text] == []

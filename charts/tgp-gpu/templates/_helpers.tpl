@@ -170,6 +170,8 @@ containers:
         value: /tmp/tgp
       - name: ANSIBLE_LOCALHOST_WARNING
         value: "false"
+      - name: ANSIBLE_INVENTORY_UNPARSED_WARNING
+        value: "false"
       - name: PYTHONUNBUFFERED
         value: "1"
       {{- if $values.secrets.talos.name }}

@@ -61,6 +61,7 @@ EACH_PLACE = "default"
 _CLUSTER = Need("the cluster's id is made of the UID of kube-system", _all("get", "namespaces", name="kube-system"), asked=False)
 _SYSTEM = Need("see that the namespace of the records is there", _all("get", "namespaces", name=NAMESPACE), asked=False)
 _NODES = Need("know which machines are nodes", _all("list", "nodes"))
+_OWN = Need("tell whether an own machine without statusEndpoint is on: its Node is Ready", _all("get", "nodes"))
 _PODS = Need("see what runs", _all("list", "pods"))
 _PLUGINS = Need("see whether a device plugin will advertise the GPUs of new nodes", _all("list", "daemonsets", "apps"), asked=False)
 _LIST = Need("list claims and ledger", _all("list", "configmaps", namespace=NAMESPACE), CLAIMS)
@@ -96,7 +97,7 @@ _HOLD = Need(
     tuple(Right("patch", kind, "tgp.io") for kind in _KINDS),
     OBJECTS,
 )
-_MARKS = Need("label, taint and cordon nodes", _all("get patch", "nodes"))
+_MARKS = Need("label, taint and cordon nodes", _all("patch", "nodes"))
 _DRAIN = Need(
     "evict pods, follow them and their budgets, delete those that stay on a machine that is gone",
     (
@@ -150,19 +151,19 @@ _PUBLISH = Need("publish containers as Services, and list their endpoints", righ
 
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
-_LOOK = (_CLUSTER, _NODES, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
+_LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
 _PLAN = (*_LOOK, _PODS, _PUBLISHED)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
-    *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES, _END_TOKENS,
-    _PUBLISHED, _WITHDRAW, _REPORT,
+    *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
+    _END_TOKENS, _PUBLISHED, _WITHDRAW, _REPORT,
 )  # fmt: skip
 _EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH)
 
 NEEDS: dict[str, tuple[Need, ...]] = {
     "status": _LOOK,
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
-    "prices": (_LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
+    "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
     "validate": (*_LOOK, _BINDING, _PUBLISH),
     "pause": (*_RUN, _DOCUMENTS),
