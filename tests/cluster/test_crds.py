@@ -87,6 +87,45 @@ def test_a_run_writes_status_to_the_real_server(plane: Plane, kube: Kube, crds: 
     assert run() == [] and plane.find(owned) is None
 
 
+def test_a_gitops_tool_applies_the_example_and_finds_no_difference_later(plane: Plane, kube: Kube, crds: None) -> None:
+    """By server-side apply with strict validation, in the order of the waves; a scaled pool keeps its number."""
+    folder = ROOT / "examples" / "gitops" / "objects"
+    objects = [one for path in sorted(folder.rglob("*.yaml")) for one in yaml.safe_load_all(path.read_text())]
+    objects.sort(key=lambda one: int(one["metadata"].get("annotations", {}).get("argocd.argoproj.io/sync-wave", "0")))
+
+    def apply() -> list[dict[str, t.Any]]:
+        answers = []
+        for one in objects:
+            query = "fieldManager=argocd-controller&force=true&fieldValidation=Strict"
+            answers.append(plane.patch(f"{_path(one)}?{query}", one, kind="apply"))
+        return answers
+
+    first = apply()
+    assert [one["kind"] for one in first] == ["Namespace", "GPUNodeClass", "GPUNodePool", "GPURequest"]
+    specs = load(Task(params={"documents": [], "documents_from_cluster": True}), kube)
+    assert specs.faults == {} and {"gpu-teams/inference", "tgp-system/notebook"} <= {one.key for one in specs.pools}
+    pool = _path(objects[2])
+    plane.patch(f"{pool}/scale", {"spec": {"replicas": 1}}, kind="merge")
+    scaled = plane.get(pool)["metadata"]["resourceVersion"]
+    versions = [one["metadata"]["resourceVersion"] for one in first]
+    assert [one["metadata"]["resourceVersion"] for one in apply()] == [*versions[:2], scaled, versions[3]]
+    assert plane.get(pool)["spec"]["replicas"] == 1
+    health = yaml.safe_load((ROOT / "examples" / "gitops" / "argocd" / "argocd-cm.yaml").read_text())
+    health["metadata"]["namespace"] = "gpu-teams"
+    assert len(plane.create("/api/v1/namespaces/gpu-teams/configmaps", health)["data"]) == 3
+    for one in reversed(objects):
+        plane.delete(_path(one))
+
+
+def _path(one: dict[str, t.Any]) -> str:
+    name = one["metadata"]["name"]
+    if one["kind"] == "Namespace":
+        return f"/api/v1/namespaces/{name}"
+    inside = f"namespaces/{one['metadata']['namespace']}/" if "namespace" in one["metadata"] else ""
+    plural = {"GPUNodeClass": "gpunodeclasses", "GPUNodePool": "gpunodepools", "GPURequest": "gpurequests"}[one["kind"]]
+    return f"/apis/tgp.io/v1/{inside}{plural}/{name}"
+
+
 def test_S3_10_the_server_refuses_what_the_schema_refuses(kube: Kube, crds: None) -> None:
     pool = yaml.safe_load((SEEDS / "s0-nodepool.yaml").read_text())
     pool["metadata"]["name"] = "wrong"
