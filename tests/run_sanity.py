@@ -57,7 +57,7 @@ def _copy(tree: Path) -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     for name in files:
         source = ROOT / name
-        if name and source.is_file():
+        if name and source.is_file() and not name.startswith("charts/"):  # no part of the collection; templates of Helm are no YAML
             target = tree / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
