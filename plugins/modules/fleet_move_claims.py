@@ -43,6 +43,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
+- name: Install the kind
+  tgp.gpu.manifests:
+    manifests: [crds]
+    apply: true
+
 - name: Show claims with kubectl from now on
   tgp.gpu.fleet_move_claims:
     to_store: crd
@@ -70,7 +75,7 @@ to_store:
 
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.runs.move_claims import move_run
+from ..module_utils.operations.move_claims import move_run
 from ..module_utils.store.open_store import STORES
 
 SPEC = dict(

@@ -55,7 +55,7 @@ machines:
 
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.runs.release import release_run
+from ..module_utils.operations.release_objects import release_run
 
 SPEC = dict(
     argument_spec=dict(

@@ -33,7 +33,9 @@ options:
       - Rights that only machines with a bootstrap token need are asked for only if the documents can lead to one.
     type: list
     elements: str
-    choices: [adopt, apply, archive, autoscale, destroy, join_kubelet, pause, plan, prices, provision, reap, report, resume, status, validate]
+    choices:
+      [adopt, apply, archive, autoscale, destroy, join_kubelet, move_claims, pause, plan, prices, provision, reap, release, report, resume,
+       status, validate]
     version_added: 0.2.0
 extends_documentation_fragment:
   - tgp.gpu.fleet

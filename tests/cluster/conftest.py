@@ -83,7 +83,8 @@ def crds(plane: Plane) -> t.Iterator[None]:
         plane.until(lambda name=name: _established(plane.get(f"{path}/{name}")), what=f"{name} to be served")
     yield
     for plural in ("gpunodepools", "gpurequests", "gpunodeclasses", "gpunodeclaims"):  # what a test has left is let go
-        for one in plane.get(f"/apis/tgp.io/v1/{plural}")["items"]:
+        listed = plane.until(lambda plural=plural: _listed(plane, f"/apis/tgp.io/v1/{plural}"), what=f"the list of {plural}")
+        for one in listed["items"]:
             space = one["metadata"].get("namespace")
             place = f"/apis/tgp.io/v1/{f'namespaces/{space}/' if space else ''}{plural}/{one['metadata']['name']}"
             plane.patch(place, {"metadata": {"finalizers": None}}, kind="merge")
@@ -92,6 +93,12 @@ def crds(plane: Plane) -> t.Iterator[None]:
     for definition in definitions:
         name = definition["metadata"]["name"]
         plane.until(lambda name=name: plane.find(f"{path}/{name}") is None, what=f"{name} to be gone")
+
+
+def _listed(plane: Plane, path: str) -> dict[str, t.Any] | None:
+    """None while the server is busy with a definition that was just changed: it answers 429."""
+    answer = plane.http.get(path)
+    return t.cast("dict[str, t.Any]", answer.json()) if answer.status_code == 200 else None
 
 
 def _established(definition: dict[str, t.Any]) -> bool:

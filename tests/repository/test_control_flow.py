@@ -187,6 +187,7 @@ REVIEWED = {
     ("module_utils/diagnosis/node.py", "label"): "the API server's words about a change of ours that it refused",
     ("module_utils/documents/faults.py", "'{}'"): "jsonschema's words; they alone say which missing field is meant",
     ("module_utils/kube/client.py", "ValidatingAdmissionPolicy"): OTHERS,
+    ("module_utils/kube/client.py", "_TERMINATING"): "the API server's, of a definition that is being deleted",
     ("module_utils/kube/client.py", "admission webhook "): OTHERS,
     ("module_utils/kube/drain/eviction.py", "disruption budget"): OTHERS,
     ("module_utils/kube/drain/eviction.py", "more than one PodDisruptionBudget"): OTHERS,

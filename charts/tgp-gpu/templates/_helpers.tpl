@@ -76,7 +76,7 @@
 {{- $features | toYaml }}
 {{- end }}
 
-{{/* "true" unless an object of the whole cluster is there already and belongs to somebody else, as one of files/rbac.yml: (list $ apiVersion kind name). */}}
+{{/* "true" unless an object of the whole cluster is there already and belongs to another owner, as one of files/rbac.yml: (list $ apiVersion kind name). */}}
 {{- define "tgp.ours" -}}
 {{- $root := first . }}
 {{- $there := lookup (index . 1) (index . 2) "" (index . 3) }}

@@ -74,7 +74,7 @@ _LIST_OBJECTS = Need("list claims that are objects", _all("list", _NODE_CLAIM, "
 _KEEP_OBJECTS = Need("write them", _all("get create patch", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
 _END_OBJECTS = Need("remove what is closed", _all("delete", _NODE_CLAIM, "tgp.io", NAMESPACE), NODE_CLAIMS)
 _DEFINITION = Need(
-    "tell a claim that somebody deleted from all claims of a definition that is being deleted",
+    "tell a deleted claim from all claims of a definition that is being deleted",
     _all("get", "customresourcedefinitions", "apiextensions.k8s.io", name=f"{_NODE_CLAIM}.tgp.io"),
     NODE_CLAIMS,
     asked=False,

@@ -292,7 +292,9 @@ def write_objects(context: Context, seen: Observation, decided: Plan) -> list[st
     return problems
 
 
-def write_finalizers(context: Context, wanted: t.Iterable[finalizers.Change], problems: list[str]) -> tuple[StatusObject, ...]:
+def write_finalizers(
+    context: Context, wanted: t.Iterable[finalizers.FinalizerChange], problems: list[str]
+) -> tuple[StatusObject, ...]:
     """Sets and removes finalizers (L-33). Returns the objects that remain, as they are then. What could not be written is added to
     ``problems``."""
     objects = {one.path: one for one in context.specs.objects}
@@ -325,7 +327,7 @@ def write_finalizers(context: Context, wanted: t.Iterable[finalizers.Change], pr
     return tuple(objects.values())
 
 
-def _patch_finalizers(context: Context, wanted: finalizers.Change) -> dict[str, t.Any] | None:
+def _patch_finalizers(context: Context, wanted: finalizers.FinalizerChange) -> dict[str, t.Any] | None:
     """The object as it is then, None when it is gone. One more try when it has changed since it was read; Conflict when its finalizers have."""
     one = wanted.one
     try:

@@ -17,14 +17,14 @@ from ..model.labels import FINALIZERS
 _SHOWN = 5
 
 
-class Change(t.NamedTuple):
+class FinalizerChange(t.NamedTuple):
     """The finalizers that an object is to have."""
 
     one: StatusObject
     finalizers: tuple[str, ...]
 
 
-def changes(specs: Specs, claims: t.Sequence[Claim], damaged: t.Sequence[DamagedClaim] = ()) -> list[Change]:
+def changes(specs: Specs, claims: t.Sequence[Claim], damaged: t.Sequence[DamagedClaim] = ()) -> list[FinalizerChange]:
     """What has to be written. ``claims`` are all that exist or are about to be acted on. One that is damaged holds the objects of its pool and
     class, and all objects where it names neither."""
     found = []
@@ -33,16 +33,16 @@ def changes(specs: Specs, claims: t.Sequence[Claim], damaged: t.Sequence[Damaged
         there = ours in one.finalizers
         held = bool(waits_for(one, specs, claims, damaged))
         if held and not there and not one.deleted:
-            found.append(Change(one, (*one.finalizers, ours)))
+            found.append(FinalizerChange(one, (*one.finalizers, ours)))
         elif there and one.deleted and not held:
             found += releases([one])
     return found
 
 
-def releases(objects: t.Iterable[StatusObject]) -> list[Change]:
+def releases(objects: t.Iterable[StatusObject]) -> list[FinalizerChange]:
     """Our finalizers taken from all objects that have one; those of others stay."""
     return [
-        Change(one, tuple(name for name in one.finalizers if name != FINALIZERS[one.kind]))
+        FinalizerChange(one, tuple(name for name in one.finalizers if name != FINALIZERS[one.kind]))
         for one in objects
         if FINALIZERS[one.kind] in one.finalizers
     ]

@@ -12,9 +12,9 @@ from ..core.task import Task
 from ..kube.client import ensure_namespace
 from ..model import Claim, DamagedClaim
 from ..observe.context import Context, open_context
-from ..operations.persist_plan import write_finalizers
 from ..planner.finalizers import releases
 from ..store.run_lock import take
+from .persist_plan import write_finalizers
 
 
 def release_run(task: Task) -> dict[str, t.Any]:
