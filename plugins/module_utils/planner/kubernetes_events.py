@@ -175,7 +175,7 @@ def _to_pool(done: MachineResult) -> _Words | None:
 def _to_node(done: MachineResult) -> _Words | None:
     if done.result == "ready" and done.seen:
         return EventReason.INITIALIZED, f"{_machine(done.claim)}; {done.message}", False
-    if done.result in ("kept", "in_use"):
+    if done.result == "kept":  # "in_use" lasts from run to run, and a quiet run writes nothing
         return EventReason.DISRUPTION_BLOCKED, f"Cannot disrupt Node: {done.message}", False
     if done.result == "pending" and done.claim.phase is not Phase.TERMINATING:
         return EventReason.FAILED_DRAINING, f"Failed to drain node: {done.message}", True

@@ -41,7 +41,17 @@ GIVEN: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
         ).budget},
     ),
 }  # fmt: skip
-OTHERS = {"run_id", "mesh_proxy", "events_file", "notify_url", "notify_token", "notify_command", "notify_template", "offer_cache"}
+OTHERS = {
+    "run_id",
+    "mesh_proxy",
+    "events_file",
+    "summary",
+    "notify_url",
+    "notify_token",
+    "notify_command",
+    "notify_template",
+    "offer_cache",
+}
 
 
 def test_L23_each_option_of_a_run_is_a_setting_or_named_as_none() -> None:

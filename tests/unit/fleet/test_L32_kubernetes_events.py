@@ -132,7 +132,7 @@ JOINED = claim(NAME, Phase.FAILED, instance_id="i-1", deletion=Deletion("FailedJ
         (claim(NAME, deletion=EMPTY), "gone", False, {"Normal Terminated"}),
         (LOST, "gone", False, {"Warning Terminated"}),
         (claim(NAME), "kept", False, {"Node Normal DisruptionBlocked"}),
-        (claim(NAME, deletion=EMPTY), "in_use", False, {"Node Normal DisruptionBlocked"}),
+        (claim(NAME, deletion=EMPTY), "in_use", False, set()),
         (claim(NAME, deletion=EMPTY), "pending", False, {"Node Warning FailedDraining"}),
         (LOST, "pending", False, {"Warning TerminationPending"}),
         (claim(NAME), "repaired", False, set()),
