@@ -168,7 +168,11 @@ UNUSED: dict[str, tuple[Right, ...]] = {
     "there is no object of these kinds; tests/cluster/test_crds.py, tests/contract/act/test_object_status.py": tuple(
         right
         for kind in ("gpunodeclasses", "gpunodepools", "gpurequests")
-        for right in (*_each("list get", kind, "tgp.io"), *_each("patch", f"{kind}/status", "tgp.io"))
+        for right in (*_each("list get patch", kind, "tgp.io"), *_each("patch", f"{kind}/status", "tgp.io"))
+    ),
+    "claims are ConfigMaps here; tests/contract/act/test_claim_stores.py": (
+        *_each("get create patch delete", "gpunodeclaims", "tgp.io", SPACE),
+        Right("get", "customresourcedefinitions", "apiextensions.k8s.io", name="gpunodeclaims.tgp.io"),
     ),
     "a run before has made what this one updates, and a list of machines to adopt takes no lock": (
         *_each("create update", "configmaps", namespace=SPACE),
@@ -190,6 +194,10 @@ UNUSED: dict[str, tuple[Right, ...]] = {
 # The same, where it is a matter of time whether one needs it.
 SOMETIMES: dict[str, tuple[Right, ...]] = {
     "read again after a conflict": (*_each("get", "pods"), *_each("get", "certificatesigningrequests", "certificates.k8s.io")),
+    "a run that finds claims looks for none in the other store": _each("list", "gpunodeclaims", "tgp.io", SPACE),
+    "there is something to report of an object; tests/cluster/test_objects_shown_real.py": _each(
+        "create", "events", "events.k8s.io"
+    ),
     "apply.yml switches on an own machine of lane talos here, whose request the cluster approves by itself": (
         *_each("list watch", "certificatesigningrequests", "certificates.k8s.io"),
         *_each("update", "certificatesigningrequests/approval", "certificates.k8s.io"),
@@ -246,6 +254,8 @@ def test_each_playbook_uses_its_rights_and_no_other(stage: Manned, accounts: Acc
         stage.run(name)
     stage.run("prices", pool=lambda_pool, cache="cluster", history="cluster")
     stage.run("archive", path=str(tmp_path / "ledger.jsonl"))
+    stage.run("move_claims", to_store="cluster")
+    stage.run("release")
     stage.run("plan", mode="provision", pool=own_pool, nodes=1, plan=plan)
     stage.run("apply", plan=plan)
     job = f"waits-{stage.mark}"

@@ -319,6 +319,8 @@ def _readiness(one: StatusObject, asked: int, machines: Machines, world: World) 
     for name in (one.key, pool.node_class):
         if name in specs.blocked:
             return Readiness(False, "CannotJoin", f"{count} {specs.blocked[name]}", stalled=True)
+    if len(machines.ready) + len(machines.launching) >= asked:  # what pods wait for besides does not count
+        return Readiness(False, "Launching", count)
     short = _short(one, world)
     if short.startswith("limit:budget"):
         return Readiness(False, "BudgetExceeded", f"{count} {short}")

@@ -70,6 +70,17 @@ def machine(number: int, phase: Phase = Phase.READY, **facts: t.Any) -> t.Any:
     return claim(f"tgp-a1b2c3d4-p-0000{number}", phase, **facts)
 
 
+def test_a_pod_that_waits_is_no_shortage_of_a_pool_whose_machines_are_on_their_way() -> None:
+    """A pool with an exact number serves no pods, and its name stands beside the pod as that of the nearest pool."""
+    waiting = WaitingPod(
+        "default", "job", 1, reason="its replicas is 1, an exact number that does not follow pods", pool="default/p"
+    )
+    status = of(POOL, seen(claims=(machine(1, Phase.BOOTING),)), wanted(replicas=1), Plan(waiting=(waiting,)))
+    assert conditions(status)["Ready"] == ("False", "Launching") and conditions(status)["Reconciling"] == ("True", "Launching")
+    short = of(POOL, seen(), wanted(replicas=1), Plan(waiting=(waiting,), shortfall=(Shortfall("default/p", 1, "no stock"),)))
+    assert conditions(short)["Ready"] == ("False", "InsufficientCapacity") and "no stock" in message(short, "Ready")
+
+
 def test_a_pool_that_asks_for_nothing_is_ready() -> None:
     status = of(POOL, seen(), wanted())
     assert conditions(status) == {
