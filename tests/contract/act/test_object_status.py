@@ -110,6 +110,27 @@ def test_a_faulty_object_is_stalled_and_the_other_goes_on(cluster: Rig) -> None:
     assert condition(cluster, "DocumentsValid") == ("True", "Valid") and status(cluster)["launching"] == 2
 
 
+def test_a_typing_error_in_one_of_five_pools_stops_that_pool_alone(cluster: Rig) -> None:
+    """provision.yml ends with 2, because the plan has a problem; the other four get their machines."""
+    names = ("two", "three", "four", "typo")
+    for name in names:
+        one = pool(name, replicas=1)
+        if name == "typo":
+            one["spec"]["template"]["spec"]["requirements"].append({"key": "tgp.io/gpu-type", "operator": "In", "values": ["A1O"]})
+        cluster.kube("POST", "/apis/tgp.io/v1/namespaces/default/gpunodepools", one)
+    plan = provision(cluster)
+    assert plan["outcome"] == "partial" and len(plan["launch"]) == 5, (
+        "two machines of the first pool, and one of each of the others"
+    )
+    (problem,) = plan["problems"]
+    assert problem.startswith(
+        "GPUNodePool default/typo of the cluster: spec.template.spec.requirements[1].values[0]: 'A1O' is not a known"
+    )
+    valid = {name: condition(cluster, "DocumentsValid", POOL.replace("mine", name)) for name in ("mine", *names)}
+    assert valid == {**dict.fromkeys(valid, ("True", "Valid")), "typo": ("False", "InvalidDocument")}
+    assert len(cluster.machines()) == 5
+
+
 def test_a_shortfall_has_its_reason_and_survives_a_reap(cluster: Rig) -> None:
     cluster.kube("PATCH", POOL, {"spec": {"maxHourlyPrice": "0.01"}})
     cluster.reap("autoscale", **THERE)
