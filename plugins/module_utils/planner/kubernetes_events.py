@@ -133,18 +133,28 @@ class MachineResult(t.NamedTuple):
     seen: bool = False
 
 
-def of_results(results: t.Iterable[MachineResult], specs: Specs) -> list[KubernetesEvent]:
-    """What changed, for the pool or request that is an object of the cluster, and for the Node that is there."""
+def _nobody(_name: str) -> str:
+    return ""
+
+
+def of_results(results: t.Iterable[MachineResult], specs: Specs, uid_of: t.Callable[[str], str] = _nobody) -> list[KubernetesEvent]:
+    """What changed, for the pool or request that is an object of the cluster, and for the Node that is there. A claim that is an object
+    (``uid_of`` a name, empty for others) has it in place of its pool, which then has warnings alone."""
     objects = {one.key: one for one in specs.objects if one.kind != "GPUNodeClass"}
     events: list[KubernetesEvent] = []
     for result in results:
         one, node = objects.get(result.claim.pool), _node_of(result.claim)
         for_pool, for_node = _to_pool(result), _to_node(result)
+        uid = uid_of(result.claim.name)
         if one is not None and for_pool is not None:
             reason, note, warning = for_pool
             related = node if result.result == "ready" else None
             of_machine = f"{result.claim.name}: {note}"
-            events.append(KubernetesEvent(object_reference(one), reason, of_machine, warning, related, key=result.claim.name))
+            if warning or not uid:
+                events.append(KubernetesEvent(object_reference(one), reason, of_machine, warning, related, key=result.claim.name))
+        if uid and for_pool is not None:
+            about = ObjectReference(API_VERSION, "GPUNodeClaim", "tgp-system", result.claim.name, uid)
+            events.append(KubernetesEvent(about, *for_pool, related=None if one is None else object_reference(one)))
         if node is not None and for_node is not None:
             events.append(KubernetesEvent(node, *for_node, related=None if one is None else object_reference(one)))
     return events

@@ -123,7 +123,7 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
             rows = step.run(context, claims) + _repair(context, drifted)
             context.records.tokens.settle()
             unreleased = _release(context) if step.deletes else []
-            write(context, of_results(_machine_results(rows), context.specs))
+            write(context, of_results(_machine_results(rows), context.specs, context.store.claim_uid))
             hubs = hubs_of(context)
             unjoined = [claim.name for claim in map(context.records.current, claims) if _unfinished(claim) and _behind_hub(claim)]
     except LockLost as lost:

@@ -42,6 +42,7 @@ class NodeClaimStore(ConfigMapStore):
         self._warn = warn
         self._removing: bool | None = None  # the definition, with all objects
         self._unmarked = False
+        self._uids: dict[str, str] = {}
 
     # ---- claims
 
@@ -76,8 +77,12 @@ class NodeClaimStore(ConfigMapStore):
             record = raw.get("record")
             return damaged(encode(record) if isinstance(record, dict) else None, _where(name), name, problem, **beside)
 
+    def claim_uid(self, name: str) -> str:
+        return self._uids.get(name, "")
+
     def _claim(self, raw: Json) -> Claim:
         meta = raw["metadata"]
+        self._uids[meta["name"]] = str(meta.get("uid") or "")
         claim = read_record(raw.get("record"), _where(meta["name"]), meta["name"])
         if not meta.get("resourceVersion"):
             raise odd(_where(meta["name"]), "it has no resourceVersion")
@@ -114,6 +119,7 @@ class NodeClaimStore(ConfigMapStore):
             if stored is None or stored.get("record") != body["record"]:
                 raise
             raw = stored  # the answer was lost, the write was not
+        self._uids[claim.name] = str(raw["metadata"].get("uid") or "")
         return dataclasses.replace(claim, version=raw["metadata"]["resourceVersion"])
 
     def _change(self, path: str, claim: Claim, body: Json) -> Json:

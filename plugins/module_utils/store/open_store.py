@@ -87,6 +87,9 @@ class BookedStore:
     def claim(self, name: str) -> Claim | None:
         return self._base.claim(name)
 
+    def claim_uid(self, name: str) -> str:
+        return self._base.claim_uid(name)
+
     def write(self, claim: Claim) -> Claim:
         return self._base.write(claim)
 

@@ -62,6 +62,10 @@ class ClaimStore(t.Protocol):
         """One claim, None when there is none. BadShape when it is damaged."""
         ...
 
+    def claim_uid(self, name: str) -> str:
+        """The uid of a claim that is an object of its own, as it was last read or written; empty where claims are none."""
+        ...
+
     def write(self, claim: Claim) -> Claim:
         """Create (``version`` empty) or replace the version that was read; returns it with its new version.
 
@@ -146,6 +150,9 @@ class Careful(abc.ABC):
     @abc.abstractmethod
     def _drop(self, claim: Claim) -> None:
         """Remove exactly the version that ``claim`` carries. Conflict otherwise."""
+
+    def claim_uid(self, _name: str) -> str:
+        return ""
 
     def note(self, claim: Claim) -> Claim:
         """Remember what a version says."""

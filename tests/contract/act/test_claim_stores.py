@@ -64,6 +64,13 @@ def test_a_whole_life_with_objects(rig: Rig) -> None:
     reap(rig, "destroy", all=True)
     assert rig.machines() == [] and objects(rig) == {}
     rig.check_bill()
+    about = [one for one in rig.kube("GET", "/apis/events.k8s.io/v1/namespaces/tgp-system/events")["items"]]
+    assert sorted((one["regarding"]["kind"], one["reason"]) for one in about) == [
+        ("GPUNodeClaim", "Launched"),
+        ("GPUNodeClaim", "MachineReady"),
+        ("GPUNodeClaim", "Terminated"),
+    ]
+    assert {one["regarding"]["uid"] for one in about} == {first["metadata"]["uid"]}
 
 
 def test_a_deleted_object_ends_its_machine_and_no_other(fleet: Rig) -> None:

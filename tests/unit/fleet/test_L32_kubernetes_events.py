@@ -195,3 +195,15 @@ def test_every_reason_is_documented() -> None:
     text = (ROOT / "docs" / "how_to" / "cluster_objects.md").read_text()
     section = text.partition("\n## Events\n")[2].partition("\n## ")[0]
     assert set(re.findall(r"`([A-Z][A-Za-z]+)`", section)) >= {reason.value for reason in EventReason}
+
+
+def test_a_claim_that_is_an_object_has_the_events_of_its_machine() -> None:
+    """A warning stands at its pool as well, where people look first."""
+    ready, lost = (MachineResult(claim(NAME), "ready", "after 12 s", True), MachineResult(LOST, "gone", ""))
+    node, about = of_results([ready], documents(), {NAME: "u9"}.get)[::-1]
+    assert (
+        about.regarding == ObjectReference("tgp.io/v1", "GPUNodeClaim", "tgp-system", NAME, "u9") and about.reason == "MachineReady"
+    )
+    assert about.related is not None and about.related.kind == "GPUNodePool" and node.regarding.kind == "Node"
+    kinds = [event.regarding.kind for event in of_results([lost], documents(), {NAME: "u9"}.get)]
+    assert kinds == ["GPUNodePool", "GPUNodeClaim"]
