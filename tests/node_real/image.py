@@ -56,3 +56,14 @@ def of_layers(layers: t.Sequence[bytes], started: dict[str, t.Any], name: str) -
     index = {"schemaVersion": 2, "manifests": [named]}
     files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode(), **blobs}
     return _tar(files)
+
+
+def config_digest(archive: bytes) -> str:
+    """By which a kubelet names the image of an archive that was imported."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as layout:
+
+        def read(name: str) -> dict[str, t.Any]:
+            return t.cast("dict[str, t.Any]", json.load(t.cast(t.IO[bytes], layout.extractfile(name))))
+
+        manifest = read("index.json")["manifests"][0]["digest"].replace(":", "/")
+        return str(read(f"blobs/{manifest}")["config"]["digest"])

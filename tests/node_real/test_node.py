@@ -286,6 +286,10 @@ def test_the_image_runs_the_charts_cron_job_which_switches_an_idle_machine_off(
         _age(stand, "box", 20)
         said = _job(stand, "down", "reap", cron)
         assert box.calls == ["/on", "/off"], said
+        [ran] = stand.plane.get("/api/v1/namespaces/tgp-system/pods", labelSelector="job-name=down")["items"]
+        [container] = ran["status"]["containerStatuses"]
+        print(f"{container['imageID']} of {container['image']} switched the idle machine off")
+        assert container["imageID"].endswith(image.config_digest(archive))
         try:
             tool.hook("uninstall")
         except HelmFailed:
