@@ -170,7 +170,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "resume": (*_RUN, _DOCUMENTS),
     "archive": (_CLUSTER, *_RECORDS, _CLOSE),
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
-    "release": (*_RUN, _DOCUMENTS, _STATUS, _HOLD),
+    "release": (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _LOCK, _DOCUMENTS, _STATUS, _HOLD),
     "adopt": (*_RUN, *_LOOK),
     "reap": _TERMINATE,
     "destroy": _TERMINATE,
