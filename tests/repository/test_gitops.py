@@ -26,7 +26,8 @@ FIELDS = {
     "Application": {
         "project": str, "source": {"repoURL": str, "targetRevision": str, "path": str, "directory": {"recurse": bool, "exclude": str}},
         "destination": {"server": str}, "ignoreDifferences": [{"group": str, "kind": str, "jsonPointers": [str]}],
-        "syncPolicy": {"automated": {"prune": bool, "selfHeal": bool, "allowEmpty": bool}, "syncOptions": [str],
+        "syncPolicy": {
+            "automated": {"prune": bool, "selfHeal": bool, "allowEmpty": bool}, "syncOptions": [str],
             "retry": {"limit": int, "backoff": {"duration": str, "factor": int, "maxDuration": str}},
         },
     },
