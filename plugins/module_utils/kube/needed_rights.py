@@ -26,7 +26,7 @@ FEATURES = {
     OBJECTS: "documents that are objects of the cluster (documents_from_cluster)",
     SERVICES: "pools of services, in the namespace of each",
 }
-"""What a set-up uses or does without. A right of a feature is needed by nobody who does without it."""
+"""Optional features. The rights of a feature are needed only where it is used."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

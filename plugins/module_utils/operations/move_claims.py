@@ -66,17 +66,16 @@ class _Move:
                 f"Both stores have claims: {source} {len(there)}, {target} {len(arrived)}. Which count is not known, so nothing was changed.",
                 remedy="Machines that both stores name are rented once. Remove the claims of the store that no run uses, and call again.",
             )
-        names = [claim.name for claim in there.values()]
         if not (there or under_way):
             self._task.progress(f"  {source} has no claims; nothing is moved.")
-            return self._result(changed=False, claims=[])
+            return self._result(changed=False, claims=())
         if writes:
             self._move(there, arrived)
         words = "moved" if writes else "would be moved"
-        self._task.progress(f"  {len(names)} claims {words} from {source} to {target}. Set claim_store to {target} (tgp_options).")
-        return self._result(changed=True, claims=names)
+        self._task.progress(f"  {len(there)} claims {words} from {source} to {target}. Set claim_store to {target} (tgp_options).")
+        return self._result(changed=True, claims=there)
 
-    def _result(self, *, changed: bool, claims: list[str]) -> dict[str, t.Any]:
+    def _result(self, *, changed: bool, claims: t.Iterable[str]) -> dict[str, t.Any]:
         return {"changed": changed, "claims": sorted(claims), "from_store": self._names[0], "to_store": self._names[1]}
 
     def _read(self, store: Store) -> dict[str, Claim]:
@@ -119,7 +118,7 @@ class _Move:
             store.write_move(mark)
         for name, claim in there.items():
             other = arrived.get(name)
-            if other is None or dataclasses.replace(other, version="") != dataclasses.replace(claim, version=""):
+            if not _same(other, claim):
                 self._target.write(dataclasses.replace(claim, version=other.version if other else ""))
         if beside:
             self._move_beside()
