@@ -18,7 +18,7 @@ from ..kube.client import Kube, ensure_namespace
 from ..model import Claim
 from ..observe.context import open_context
 from ..store.open_store import Store, claim_store, ledger_place
-from ..store.run_lock import Keeper, take
+from ..store.run_lock import Keeper, held
 from ..units.values import print_time
 
 _IN_CLUSTER = {"cluster": "crd", "crd": "cluster"}
@@ -40,12 +40,8 @@ def move_run(task: Task) -> dict[str, t.Any]:
         if task.check_mode:
             return _Move(task, context.kube, source, target).run(writes=False)
         ensure_namespace(context.kube)
-        lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
-        try:
-            with Keeper(lock, context.clock):
-                return _Move(task, context.kube, source, target).run(writes=True)
-        finally:
-            lock.release()
+        with held(task, context.kube, context.run_id, context.cluster_id) as lock, Keeper(lock, context.clock):
+            return _Move(task, context.kube, source, target).run(writes=True)
     finally:
         context.close()
 

@@ -13,7 +13,7 @@ from ..kube.client import ensure_namespace
 from ..model import Claim, DamagedClaim
 from ..observe.context import Context, open_context
 from ..planner.finalizers import releases
-from ..store.run_lock import take
+from ..store.run_lock import held
 from .persist_plan import write_finalizers
 
 
@@ -25,11 +25,8 @@ def release_run(task: Task) -> dict[str, t.Any]:
         if task.check_mode:
             return _release(context, writes=False)
         ensure_namespace(context.kube)
-        context.lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
-        try:
+        with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
             return _release(context, writes=True)
-        finally:
-            context.lock.release()
     finally:
         context.close()
 

@@ -19,7 +19,7 @@ from ..observe.gather import gather
 from ..planner.garbage_collection.ownership import Store, claimed, owner_of
 from ..providers.registry import CAPABILITIES
 from ..store.records import encode
-from ..store.run_lock import take
+from ..store.run_lock import held
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLUMNS = {
@@ -51,11 +51,8 @@ def adopt_generation(task: Task) -> dict[str, t.Any]:
     try:
         if wanted is None or task.check_mode:
             return _adopt(context, wanted, writes=False)
-        lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
-        try:
+        with held(task, context.kube, context.run_id, context.cluster_id):
             return _adopt(context, wanted, writes=True)
-        finally:
-            lock.release()
     finally:
         context.close()
 

@@ -14,7 +14,7 @@ from ..model import Pause
 from ..observe.context import Context, open_context
 from ..planner.pauses import ALL, CLASS, POOL, Pauses, changed, paused_lines, paused_pools, paused_rows, sentence, written
 from ..store.records import encode
-from ..store.run_lock import take
+from ..store.run_lock import held
 
 _RESUMED = "resumed"
 
@@ -28,11 +28,8 @@ def pause_run(task: Task) -> dict[str, t.Any]:
         if task.check_mode:
             return _change(context, writes=False)
         ensure_namespace(context.kube)
-        lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
-        try:
+        with held(task, context.kube, context.run_id, context.cluster_id):
             return _change(context, writes=True)
-        finally:
-            lock.release()
     finally:
         context.close()
 

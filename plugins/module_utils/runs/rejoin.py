@@ -22,7 +22,7 @@ from ..operations.launch.wireguard_peers import hubs_of
 from ..planner.claims.record import class_of, in_force
 from ..planner.provisioning.registration import deadline
 from ..providers.registry import CAPABILITIES
-from ..store.run_lock import take
+from ..store.run_lock import held
 
 _PAUSE = 1.0  # seconds between two looks for its request
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
@@ -39,11 +39,8 @@ def rejoin(task: Task) -> dict[str, t.Any]:
             return {**_result(context, claim), "changed": _approved(context, claim)}
         if task.check_mode:
             return _result(context, claim)
-        context.lock = lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
-        try:
+        with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
             claim = _written(context, _claim(context, claim.name), task.params["dest"])
-        finally:
-            lock.release()
         return _result(context, claim)
     finally:
         context.close()

@@ -9,6 +9,7 @@ a network, the Lease across hosts. What is held belongs to the playbook's proces
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import typing as t
@@ -194,6 +195,16 @@ def take(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, wait: f
     lock = run_lock(task, kube, run_id, cluster_id)
     lock.acquire(wait=wait, say=lambda text: task.progress(f"  {text}"))
     return lock
+
+
+@contextlib.contextmanager
+def held(task: Task, kube: Kube | None, run_id: str, cluster_id: str) -> t.Iterator[RunLock]:
+    """The lock for one block, of a run that ends with it. Waits as long as the option ``lock_wait`` says."""
+    lock = take(task, kube, run_id, cluster_id, wait=task.params["lock_wait"])
+    try:
+        yield lock
+    finally:
+        lock.release()
 
 
 def resume(task: Task, kube: Kube | None, run_id: str, cluster_id: str) -> RunLock:
