@@ -24,17 +24,22 @@ class FinalizerChange(t.NamedTuple):
     finalizers: tuple[str, ...]
 
 
+def is_held(one: StatusObject) -> bool:
+    """Whether the object has our finalizer."""
+    return FINALIZERS[one.kind] in one.finalizers
+
+
 def changes(specs: Specs, claims: t.Sequence[Claim], damaged: t.Sequence[DamagedClaim] = ()) -> list[FinalizerChange]:
     """What has to be written. ``claims`` are all that exist or are about to be acted on. One that is damaged holds the objects of its pool and
     class, and all objects where it names neither."""
     found = []
     for one in specs.objects:
-        ours = FINALIZERS[one.kind]
-        there = ours in one.finalizers
-        held = bool(waits_for(one, specs, claims, damaged))
-        if held and not there and not one.deleted:
-            found.append(FinalizerChange(one, (*one.finalizers, ours)))
-        elif there and one.deleted and not held:
+        if is_held(one) != one.deleted:
+            continue  # a deleted object takes no new finalizer, and one that is not keeps it
+        needed = bool(waits_for(one, specs, claims, damaged))
+        if needed and not one.deleted:
+            found.append(FinalizerChange(one, (*one.finalizers, FINALIZERS[one.kind])))
+        elif one.deleted and not needed:
             found += releases([one])
     return found
 
@@ -44,7 +49,7 @@ def releases(objects: t.Iterable[StatusObject]) -> list[FinalizerChange]:
     return [
         FinalizerChange(one, tuple(name for name in one.finalizers if name != FINALIZERS[one.kind]))
         for one in objects
-        if FINALIZERS[one.kind] in one.finalizers
+        if is_held(one)
     ]
 
 
@@ -56,17 +61,17 @@ def waits_for(
         pools = sorted(pool.key for pool in specs.described if pool.node_class == one.key)
         machines = [claim for claim in claims if claim.node_class == one.key]
         unread = [record for record in damaged if record.node_class in ("", one.key)]
-        unlisted = [source.problem for source in specs.sources.values() if source.problem and not source.quiet]
+        unlisted = any(source.problem and not source.quiet for source in specs.sources.values())
     else:
         pools = []
         machines = [claim for claim in claims if claim.pool == one.key and not _stays(claim)]
         unread = [record for record in damaged if record.pool in ("", one.key)]
-        unlisted = []
+        unlisted = False
     return (
         *(f"{key} that uses it" for key in pools),
         *(f"{claim.name} ({claim.phase.value})" for claim in sorted(machines, key=lambda claim: claim.name)),
         *(f"{record.where}, which cannot be read" for record in unread),
-        *("documents that could not be read" for _problem in unlisted[:1]),
+        *(("documents that could not be read",) if unlisted else ()),
     )
 
 

@@ -20,7 +20,6 @@ from ..core.errors import InvalidInput
 from ..model import Capability, Claim, CloudChoice, Node, NodeClass, Observation, Pause, Plan, Pool, Specs, StatusObject
 from ..model.claims import Phase
 from ..model.defaults import LAUNCHING, Settings
-from ..model.labels import FINALIZERS
 from ..model.reasons import ActionKind, Finding
 from ..units.values import parse_time, print_money, print_time
 from . import finalizers
@@ -139,7 +138,7 @@ class Readiness(t.NamedTuple):
 
 def _deleting(one: StatusObject, world: World) -> Readiness:
     """With what it waits for; only an object with our finalizer waits for us."""
-    if FINALIZERS[one.kind] not in one.finalizers:
+    if not finalizers.is_held(one):
         return Readiness(False, "Deleting", "The object is being deleted.")
     return Readiness(
         False, "Deleting", finalizers.waiting(finalizers.waits_for(one, world.specs, world.claims, world.seen.damaged))

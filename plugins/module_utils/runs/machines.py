@@ -16,7 +16,6 @@ from ..core.errors import ApiError, LockLost
 from ..core.events import render
 from ..core.task import Task
 from ..model import Claim, Phase
-from ..model.labels import FINALIZERS
 from ..observe.context import Context, open_context
 from ..operations.join.csr_approval import admit, complete_ones
 from ..operations.join.join import Joined, Joins, join_all
@@ -133,14 +132,13 @@ def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
         context.close()
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
-    ended = _ended(rows, wrong, step, hubs, unjoined)
-    return {**ended, "outcome": "partial", "problems": [*ended["problems"], *unreleased]} if unreleased else ended
+    return _ended(rows, wrong, step, hubs, unjoined, unreleased)
 
 
 def _release(context: Context) -> list[str]:
     """Let go of deleted objects whose last machine has ended in this step, by the claims as they are now."""
     specs = context.specs
-    if not any(one.deleted and FINALIZERS[one.kind] in one.finalizers for one in specs.objects):
+    if not any(one.deleted and finalizers.is_held(one) for one in specs.objects):
         return []
     problems: list[str] = []
     try:
@@ -189,10 +187,16 @@ def _would(claim: Claim, would: str) -> str:
 
 
 def _ended(
-    rows: list[dict[str, t.Any]], wrong: str, step: MachineStep, hubs: list[dict[str, t.Any]], unjoined: list[str]
+    rows: list[dict[str, t.Any]],
+    wrong: str,
+    step: MachineStep,
+    hubs: list[dict[str, t.Any]],
+    unjoined: list[str],
+    unreleased: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
-    """The result of what was done. ``wrong`` is what is wrong with the clock, empty when nothing is."""
-    problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"])]
+    """The result of what was done. ``wrong`` is what is wrong with the clock, empty when nothing is; ``unreleased``, why deleted objects
+    remain."""
+    problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"]), *unreleased]
     changed = any(row["result"] in step.changed for row in rows)
     outcome = "partial" if problems else "changed" if changed else "ok"
     result = _result(rows, outcome, changed=changed, hubs=hubs, problems=problems)
