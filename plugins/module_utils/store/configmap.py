@@ -97,10 +97,12 @@ class ConfigMapStore(Careful):
         """The claim as it is known, where it is still of that version: a run lists all claims more than once. The mark as it is."""
         if raw["metadata"]["name"] == self.marker:
             return move_of(raw)
-        known = self._known.get(raw["metadata"]["name"].removeprefix("tgp-claim-"))
-        if known is not None and known.version == raw["metadata"].get("resourceVersion"):
-            return known
-        return _claim_or_damaged(raw)
+        return self._as_known(raw["metadata"]["name"].removeprefix("tgp-claim-"), raw) or _claim_or_damaged(raw)
+
+    def _as_known(self, name: str, raw: Json) -> Claim | None:
+        """The claim of that name, if it is still of the version that was read or written last."""
+        known = self._known.get(name)
+        return known if known is not None and known.version == raw["metadata"].get("resourceVersion") else None
 
     def claim(self, name: str) -> Claim | None:
         raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")
@@ -108,8 +110,9 @@ class ConfigMapStore(Careful):
 
     def _swap(self, claim: Claim) -> Claim:
         name = f"tgp-claim-{checked_name(claim.name)}"
-        labels = {CLAIM_LABEL: "true", NODEPOOL_LABEL: label_value(claim.pool.replace("/", "."))}
-        body = _configmap(name, labels, {"claim.json": encode_claim(claim)}, claim.version, {NODEPOOL_LABEL: claim.pool})
+        body = _configmap(
+            name, claim_labels(claim), {"claim.json": encode_claim(claim)}, claim.version, {NODEPOOL_LABEL: claim.pool}
+        )
         try:
             raw = self._put(name, body) if claim.version else self._make(body)
         except (LostAnswer, ServerError):
@@ -208,13 +211,13 @@ class ConfigMapStore(Careful):
 
     # ---- writing
 
-    def _make(self, body: Json) -> Json:
+    def _make(self, body: Json, path: str = PATH) -> Json:
         """Create; the namespace is made on the way when it is missing."""
         try:
-            return self._kube.create(PATH, body)
+            return self._kube.create(path, body)
         except NotFound:
             ensure_namespace(self._kube)
-            return self._kube.create(PATH, body)
+            return self._kube.create(path, body)
 
     def _put(self, name: str, body: Json) -> Json:
         try:
@@ -285,6 +288,11 @@ def _claim_or_damaged(raw: Json) -> Claim | DamagedClaim:
         beside = {"pool": str((meta.get("annotations") or {}).get(NODEPOOL_LABEL) or "")}
         text = (raw.get("data") or {}).get("claim.json")
         return damaged(text, _where(raw), meta["name"].removeprefix("tgp-claim-"), problem, **beside)
+
+
+def claim_labels(claim: Claim) -> dict[str, str]:
+    """By which a claim is found, whatever object it is."""
+    return {CLAIM_LABEL: "true", NODEPOOL_LABEL: label_value(claim.pool.replace("/", "."))}
 
 
 def move_of(raw: Json) -> Json:

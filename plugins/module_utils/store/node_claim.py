@@ -14,15 +14,14 @@ from datetime import datetime
 
 from ..core.clock import from_text
 from ..core.errors import ApiError, BadShape, InvalidInput, LostAnswer, NotFound, ServerError
-from ..kube.client import NAMESPACE, Json, Kube, ensure_namespace
+from ..kube.client import NAMESPACE, Json, Kube
 from ..model import Claim, Deletion, Phase
-from ..model.labels import API_VERSION, CLAIM_LABEL, FINALIZERS, MANAGED_BY_LABEL, NODEPOOL_LABEL
-from ..model.names import label_value
+from ..model.labels import API_VERSION, CLAIM_LABEL, FINALIZERS, MANAGED_BY_LABEL
 from ..model.reasons import Reason
 from ..planner.claims.record import to_record
 from ..units.values import print_money, print_time
 from .configmap import PATH as CONFIGMAPS
-from .configmap import ConfigMapStore, Entry, move_of
+from .configmap import ConfigMapStore, Entry, claim_labels, move_of
 from .records import ClaimRecords, changed_by_another, checked_name, damaged, encode, odd, read_record, removed_by_another
 
 KIND, PLURAL = "GPUNodeClaim", "gpunodeclaims"
@@ -66,11 +65,8 @@ class NodeClaimStore(ConfigMapStore):
 
     def _claim_or_damaged(self, raw: Json) -> Entry:
         name = raw["metadata"]["name"]
-        known = self._known.get(name)
-        if known is not None and known.version == raw["metadata"].get("resourceVersion"):
-            return known
         try:
-            return self._claim(raw)
+            return self._as_known(name, raw) or self._claim(raw)
         except BadShape as problem:
             shown: Json = spec if isinstance(spec := raw.get("spec"), dict) else {}
             beside = {key: str(shown.get(field) or "") for key, field in _SPEC.items()}
@@ -133,11 +129,7 @@ class NodeClaimStore(ConfigMapStore):
 
     def _made(self, body: Json) -> Json:
         try:
-            return self._kube.create(PATH, body)
-        except NotFound:
-            ensure_namespace(self._kube)
-        try:
-            return self._kube.create(PATH, body)
+            return self._make(body, PATH)
         except NotFound as error:
             raise _not_installed() from error
 
@@ -166,11 +158,7 @@ _SPEC = {"pool": "pool", "node_class": "nodeClass", "cloud": "provider"}
 
 def manifest(claim: Claim) -> Json:
     """The object of a claim."""
-    labels = {
-        CLAIM_LABEL: "true",
-        NODEPOOL_LABEL: label_value(claim.pool.replace("/", ".")),
-        MANAGED_BY_LABEL: "tgp.gpu",
-    }
+    labels = {**claim_labels(claim), MANAGED_BY_LABEL: "tgp.gpu"}
     spec = {"pool": claim.pool, "nodeClass": claim.node_class, "provider": claim.cloud}
     return {
         "apiVersion": API_VERSION,
