@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.server_side_apply import _Kinds
@@ -39,7 +40,18 @@ def apply(plane: Plane, kube: Kube) -> t.Iterator[t.Callable[..., dict[str, t.An
 
     yield run
     for path in reversed(created):
+        plane.until(lambda path=path: _deleted(kube, path), what=f"{path} to be deleted")
+
+
+def _deleted(kube: Kube, path: str) -> bool:
+    """False while the server does not know the kind that a policy names: it looks for new kinds every 30 s."""
+    try:
         kube.delete(path)
+    except errors.ApiError as error:
+        if "failed to find resource referenced by paramKind" in str(error):
+            return False
+        raise
+    return True
 
 
 def test_every_manifest_is_applied_once(apply: t.Callable[..., dict[str, t.Any]]) -> None:

