@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import typing as t
@@ -60,6 +61,7 @@ class Import(t.NamedTuple):
     typing: bool
 
 
+@functools.cache
 def imports(path: Path) -> list[Import]:
     found: list[Import] = []
 
@@ -223,6 +225,8 @@ _LOCKS = {"set", "acquire", "notify", "notify_all", "put", "print", "write", "in
 def locking_handlers(text: str) -> list[int]:
     """Lines of signal.signal calls whose handler takes a lock. It runs between two instructions of the main thread, which
     may hold that lock."""
+    if "signal.signal" not in text:
+        return []
     module = ast.parse(text)
     functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
     found = []

@@ -227,11 +227,11 @@ def test_module_defaults_of_a_group_reach_its_modules_and_messages_name_the_modu
         {"tgp.gpu.instance_info": {"clouds": ["lambda"]}, "ignore_errors": True},
         {"tgp.gpu.lambda_instance": {"name": "x", "instance_type": "gpu_1x_a10", "sise": 1}},
     ]
-    defaults = {"group/tgp.gpu.lambda": {"lambda_api_url": "http://127.0.0.1:9", "lambda_api_key": "k"}}
+    defaults = {"group/tgp.gpu.lambda": {"lambda_api_url": "lambda.example:8443", "lambda_api_key": "k"}}
     play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "module_defaults": defaults, "tasks": tasks}]))
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "-c", "local", str(play)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path).stdout
-    assert "http://127.0.0.1:9" in said
+    assert "lambda_api_url must be scheme, host and port, got an address without a scheme" in " ".join(said.split())
     assert "Unsupported parameters for (tgp.gpu.lambda_instance) module: sise" in said and "in_process" not in said
 
 

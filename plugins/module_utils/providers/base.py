@@ -264,6 +264,11 @@ class Entry:
             parts = urlsplit(given)
         except ValueError:
             return given  # whoever opens it says what is wrong
+        if not parts.netloc:
+            raise errors.InvalidInput(
+                f"{name} must be scheme, host and port, got an address without a scheme.",
+                remedy="Write it as https://host or https://host:port.",
+            )
         if parts.path.strip("/") or parts.query or parts.fragment:
             host = parts.netloc.rpartition("@")[2]
             raise errors.InvalidInput(
