@@ -65,6 +65,13 @@ options:
         M(tgp.gpu.fleet_validate) asks it when it is on PATH and of the minor version of O(talos_version), and M(tgp.gpu.fleet_plan) does not.
         V(true) makes a missing or unfit program an error of both.
     type: bool
+  release_tables:
+    description:
+      - A YAML file with rows for the tables of Talos releases, their Kubernetes and NVIDIA's drivers (docs/reference/releases.md). Its rows
+        are laid over those of the collection, so that a release that is newer than the collection can be used.
+      - Taken from E(TGP_RELEASE_TABLES) when not given.
+    type: path
+    version_added: 0.2.0
   image_factory_url:
     description:
       - Address of the Image Factory, which is asked whether the extensions of a class's C(talosConfig.schematic) exist. Default is

@@ -223,6 +223,13 @@ options:
     description: NVIDIA driver branch that lane V(kubelet) installs where the image brings no driver.
     type: str
     default: '580'
+  release_tables:
+    description:
+      - A YAML file with rows for the tables of Talos releases, their Kubernetes and NVIDIA's drivers (docs/reference/releases.md). Its rows
+        are laid over those of the collection.
+      - If not set, the environment variable E(TGP_RELEASE_TABLES) is used.
+    type: path
+    version_added: 0.2.0
   talosctl:
     description:
       - Whether to let C(talosctl validate) look at one of the configurations, too. Default is when C(talosctl) is on PATH and of the
@@ -238,6 +245,9 @@ options:
     default: false
 requirements:
   - PyYAML >= 6.0
+  - cronsim >= 2.6 (for O(release_tables))
+  - jsonschema >= 4.20 (for O(release_tables))
+  - tzdata >= 2024.1 (for O(release_tables))
 extends_documentation_fragment:
   - tgp.gpu.talos
   - tgp.gpu.attributes
@@ -359,6 +369,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ..module_utils.bootstrap.batch import configure
 from ..module_utils.core.task import Task, main
+from ..module_utils.observe.release_tables import use_release_tables
 
 _TAINT = dict(
     key=dict(type="str", required=True, no_log=False),
@@ -421,6 +432,7 @@ SPEC = dict(
         flannel_cni_url=dict(type="str"),
         flannel_cni_sha256=dict(type="str"),
         driver_branch=dict(type="str", default="580"),
+        release_tables=dict(type="path", fallback=(env_fallback, ["TGP_RELEASE_TABLES"])),
         talosctl=dict(type="bool"),
         dest=dict(type="path"),
         reveal=dict(type="bool", default=False),
@@ -438,6 +450,7 @@ SPEC = dict(
 
 
 def run(task: Task) -> dict:
+    use_release_tables(task)
     return configure(task)
 
 

@@ -41,9 +41,11 @@ options:
     description: GPUs of one node. From 8 on, boards with NVSwitches get the fabric manager.
     type: int
   driver_track:
-    description: Track of NVIDIA's extensions. V(auto) takes one whose driver knows all O(gpu_models).
+    description:
+      - Track of NVIDIA's extensions. V(auto) takes V(production) or V(lts), whichever has a driver that knows all O(gpu_models).
+      - V(new-feature) is there from Talos 1.15 on, and taken only when it is named.
     type: str
-    choices: [auto, production, lts]
+    choices: [auto, production, lts, new-feature]
     default: auto
   fabric_manager:
     description: Whether to add NVIDIA's fabric manager. Default is by O(gpu_models) and O(gpu_count).
@@ -133,6 +135,13 @@ options:
     description: Ask nobody. The id is computed, extensions are not checked against the release.
     type: bool
     default: false
+  release_tables:
+    description:
+      - A YAML file with rows for the tables of Talos releases, their Kubernetes and NVIDIA's drivers (docs/reference/releases.md). Its rows
+        are laid over those of the collection.
+      - If not set, the environment variable E(TGP_RELEASE_TABLES) is used.
+    type: path
+    version_added: 0.2.0
   image_factory_url:
     description:
       - Address of the Image Factory. Default is V(https://factory.talos.dev).
@@ -140,6 +149,9 @@ options:
     type: str
 requirements:
   - PyYAML >= 6.0
+  - cronsim >= 2.6 (for O(release_tables))
+  - jsonschema >= 4.20 (for O(release_tables))
+  - tzdata >= 2024.1 (for O(release_tables))
 extends_documentation_fragment:
   - tgp.gpu.attributes
   - tgp.gpu.attributes.controller
@@ -215,8 +227,10 @@ images:
 from ansible.module_utils.basic import env_fallback
 
 from ..module_utils.core.task import Task, main
+from ..module_utils.observe.release_tables import use_release_tables
 from ..module_utils.talos.images.factory import ARCHITECTURES, PLATFORMS
 from ..module_utils.talos.images.schematics import schematic_of
+from ..module_utils.talos.releases.tables import TRACKS
 
 _META = dict(key=dict(type="int", required=True, no_log=False), value=dict(type="str", required=True))
 _OVERLAY = dict(name=dict(type="str", required=True), image=dict(type="str", required=True), options=dict(type="dict"))
@@ -227,7 +241,7 @@ SPEC = dict(
         extensions=dict(type="list", elements="str", default=[]),
         gpu_models=dict(type="list", elements="str", default=[]),
         gpu_count=dict(type="int"),
-        driver_track=dict(type="str", choices=["auto", "production", "lts"], default="auto"),
+        driver_track=dict(type="str", choices=["auto", *TRACKS], default="auto"),
         fabric_manager=dict(type="bool"),
         mesh=dict(type="str", choices=["tailscale", "none"], default="tailscale"),
         kernel_args=dict(type="list", elements="str", default=[]),
@@ -240,6 +254,7 @@ SPEC = dict(
         arch=dict(type="str", choices=list(ARCHITECTURES), default="amd64"),
         secureboot=dict(type="bool", default=False),
         offline=dict(type="bool", default=False),
+        release_tables=dict(type="path", fallback=(env_fallback, ["TGP_RELEASE_TABLES"])),
         image_factory_url=dict(type="str", fallback=(env_fallback, ["IMAGE_FACTORY_URL"])),
     ),
     mutually_exclusive=[("schematic_id", "schematic"), ("schematic_id", "overlay"), ("schematic_id", "bootloader")],
@@ -248,6 +263,7 @@ SPEC = dict(
 
 
 def run(task: Task) -> dict[str, object]:
+    use_release_tables(task)
     return schematic_of(task)
 
 

@@ -13,7 +13,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import KUBERNETES
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.tables import BUILT_IN
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import Document, at, machine_document, of_kind, parse, to_yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import validate
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
@@ -50,7 +50,7 @@ def _program(release: str, request: pytest.FixtureRequest) -> str:
 
 
 def _nodes(release: str) -> t.Iterator[dict[str, t.Any]]:
-    lowest, highest = KUBERNETES[1, int(release[2:])]
+    lowest, highest = BUILT_IN.releases[1, int(release[2:])].kubernetes
     mirrored = {
         "registry_mirrors": {
             "docker.io": ("https://mirror.example.test", "http://10.0.0.5:5000"),
@@ -79,7 +79,7 @@ def test_s4_29_every_release_takes_what_is_made_for_it(
     program = _program(release, request)
     questions = []
     for facts in _nodes(release):
-        lowest, highest = KUBERNETES[1, int(release[2:])]
+        lowest, highest = BUILT_IN.releases[1, int(release[2:])].kubernetes
         known = {"talos_version": f"{release}.0", "kubernetes_version": f"1.{highest}.0", "install_disk": "/dev/vda"}
         known["installer_image"] = f"factory.talos.dev/metal-installer/{'a' * 64}:v{release}.0"
         documents = build(make(**{**known, **facts}))
@@ -232,7 +232,7 @@ def test_what_a_gpu_node_needs_is_in_what_talos_reads() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_a_release_does_not_know_yet_is_what_it_is_said_not_to_know(release: str, request: pytest.FixtureRequest) -> None:
     """Of every kind of document that the newest schema has."""
-    lowest, _highest = KUBERNETES[1, int(release[2:])]
+    lowest, _highest = BUILT_IN.releases[1, int(release[2:])].kubernetes
     base = build(make(talos_version=f"{release}.0", kubernetes_version=f"1.{lowest}.0"))
     kinds = [kind for kind in validate.kinds() if kind]
     documents = [[*base, {"apiVersion": "v1alpha1", "kind": kind}] for kind in kinds]

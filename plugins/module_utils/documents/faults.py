@@ -48,11 +48,16 @@ _WORDS = {
 
 def faults(kind: str, document: t.Mapping[str, t.Any]) -> list[str]:
     """Every fault of the document, one sentence each, in the order of their places; empty for a good one."""
+    return schema_faults(KINDS[kind], document)
+
+
+def schema_faults(schema: Schema, document: t.Mapping[str, t.Any]) -> list[str]:
+    """The same for a file that is none of the three kinds."""
     odd = list(_odd_keys(document, ()))
     if odd:
         return odd
-    errors = sorted(validator(KINDS[kind]).iter_errors(document), key=lambda error: [str(step) for step in error.absolute_path])
-    return [sentence for error in errors for sentence in _sentences(kind, error)]
+    errors = sorted(validator(schema).iter_errors(document), key=lambda error: [str(step) for step in error.absolute_path])
+    return [sentence for error in errors for sentence in _sentences(schema, error)]
 
 
 def validator(schema: Schema) -> t.Any:
@@ -80,13 +85,13 @@ def _odd_keys(value: t.Any, path: tuple[str | int, ...]) -> t.Iterator[str]:
             yield from _odd_keys(inner, (*path, place))
 
 
-def unknown_field(kind: str, path: str, name: str, fields: t.Collection[str]) -> str:
-    """What to say of a field that is not known at ``path`` (dotted, without list places)."""
+def unknown_field(whole: Schema, path: str, name: str, fields: t.Collection[str]) -> str:
+    """What to say of a field that is not known at ``path`` (dotted, without list places). ``whole``: the schema of the document."""
     full = f"{path}.{name}" if path else name
     plain = re.sub(r"\[\d+\]", "", full)
     if plain in REFUSED:
         return f"{full}: {REFUSED[plain]}."
-    return f"{full}: unknown field. {_suggestion(kind, plain, name, fields)}"
+    return f"{full}: unknown field. {_suggestion(whole, plain, name, fields)}"
 
 
 def dotted(steps: t.Iterable[str | int]) -> str:
@@ -97,14 +102,14 @@ def dotted(steps: t.Iterable[str | int]) -> str:
     return text
 
 
-def _sentences(kind: str, error: t.Any) -> t.Iterator[str]:
+def _sentences(whole: Schema, error: t.Any) -> t.Iterator[str]:
     path = dotted(error.absolute_path)
     schema: Schema = error.schema
     match error.validator:
         case "additionalProperties":
             properties = schema.get("properties", {})
             for name in sorted(set(error.instance) - set(properties)):
-                yield unknown_field(kind, path, str(name), properties)
+                yield unknown_field(whole, path, str(name), properties)
         case "required":
             missing = [name for name in error.validator_value if name not in error.instance]
             for name in missing:
@@ -145,8 +150,8 @@ def _shown(value: t.Any) -> str:
     return f"{word} ({value!r})" if isinstance(value, (str, int, float)) and len(repr(value)) < 60 else word
 
 
-def _suggestion(kind: str, plain: str, name: str, fields: t.Collection[str]) -> str:
-    elsewhere = sorted(place for place in _places(KINDS[kind]) if place.rpartition(".")[2] == name)
+def _suggestion(whole: Schema, plain: str, name: str, fields: t.Collection[str]) -> str:
+    elsewhere = sorted(place for place in _places(whole) if place.rpartition(".")[2] == name)
     if elsewhere:
         return f"Did you mean {elsewhere[0]}?"
     near = difflib.get_close_matches(name, list(fields), n=1, cutoff=0.6)

@@ -24,6 +24,7 @@ from ..units.calendar import zone
 from ..units.values import Network, lies_in, parse_money
 from .faults import allowed_namespaces, unknown_field, validator
 from .reading import Reader
+from .schemas import KINDS
 
 OWN_MACHINES = "webhook"
 BID_MARGIN = Decimal("0.1")
@@ -187,7 +188,7 @@ def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str
     for name, value in settings.items():
         if name not in schemas:
             text = (
-                unknown_field("GPUNodeClass", path, name, schemas)
+                unknown_field(KINDS["GPUNodeClass"], path, name, schemas)
                 if schemas
                 else f"{path}.{name}: {cloud} takes no settings in this version."
             )

@@ -38,6 +38,7 @@ from .audit import KubeTeller, told_store
 from .clients import Clients, Once, notify_token
 from .documents import load
 from .records import Records
+from .release_tables import use_release_tables
 
 
 class Lock(t.Protocol):
@@ -142,6 +143,7 @@ def open_context(
     Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
     what it describes, and is listed in the specs; ``strict``: it is refused, too.
     """
+    use_release_tables(task)
     kube = connect_cluster(task)
     kube.needs = _needed(task)
     specs = load(task, kube, strict=strict)

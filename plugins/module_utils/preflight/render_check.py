@@ -56,7 +56,7 @@ def rehearsal_faults(context: Context, node_class: NodeClass, *, second_opinion:
     ``second_opinion``: whether talosctl is asked, too - True demands it, None asks it where it is there and fits, False does not.
     InvalidInput when it is demanded and cannot be asked.
     """
-    server = str(context.once("server version", lambda: context.kube.get("/version").get("gitVersion") or ""))
+    server = server_version(context)
     facts = cluster_facts(context)
     class_faults: dict[str, str] = {}
     if why := wrong_version(f"v{facts.kubernetes_version.removeprefix('v')}", server):
@@ -91,13 +91,23 @@ def _extensions(context: Context, node_class: NodeClass, talos_version: str) -> 
     systems = (node_class.talos_schematic.get("customization") or {}).get("systemExtensions") or {}
     specs = [spec(str(extension)) for extension in systems.get("officialExtensions") or ()]
     try:
-        official = context.once(("official extensions", talos_version), lambda: _official(context, talos_version)) if specs else ()
+        official = official_extensions(context, talos_version) if specs else ()
     except InvalidInput as error:
         return [f"talosConfig.schematic: {error}"]
     except TgpError as error:
         context.warn(f"GPUNodeClass {node_class.name}: whether the extensions of its image exist was not found out: {error}")
         return []
     return [f"talosConfig.schematic: {text}" for text in missing(specs, official, talos_version)]
+
+
+def official_extensions(context: Context, talos_version: str) -> tuple[Extension, ...]:
+    """The extensions of a release, asked of the Image Factory once per run."""
+    return context.once(("official extensions", talos_version), lambda: _official(context, talos_version))
+
+
+def server_version(context: Context) -> str:
+    """The API server's, read once per run."""
+    return str(context.once("server version", lambda: context.kube.get("/version").get("gitVersion") or ""))
 
 
 def _official(context: Context, talos_version: str) -> tuple[Extension, ...]:

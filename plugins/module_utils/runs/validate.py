@@ -15,16 +15,18 @@ from ..kube.needed_rights import WHOLE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
-from ..model import CloudChoice, NodeClass, Pool, Specs
+from ..model import CloudChoice, Node, NodeClass, Pool, Specs
 from ..observe.clients import unused
 from ..observe.context import Context, open_context
 from ..observe.documents import load
 from ..observe.gather import cluster_facts
+from ..observe.release_tables import use_release_tables
 from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 from ..preflight.endpoint_check import check_endpoint
 from ..preflight.policy_check import check_policy
 from ..preflight.preflight import check_clock, check_mesh, check_rights, check_services, makes_nodes, service_pools, template_faults
-from ..preflight.render_check import rehearsal_faults
+from ..preflight.release_check import check_releases
+from ..preflight.render_check import official_extensions, rehearsal_faults, server_version
 from ..providers.base import CloudCheck
 from ..providers.registry import ENTRIES
 from ..providers.registry import connect as connect_cloud
@@ -39,6 +41,7 @@ _Check = tuple[str, t.Callable[[], str | CloudCheck]]
 def validate(task: Task) -> dict[str, t.Any]:
     """The result of fleet_validate. InvalidInput lists everything that is wrong; the documents come first and end it at once."""
     only = task.params.get("only")
+    use_release_tables(task)  # a faulty file ends it, with or without a cluster
     try:
         context = open_context(task, strict=True, documents_required=only is None)
     except TgpError as error:
@@ -95,10 +98,11 @@ def _checks(context: Context) -> list[_Check]:
         ("documents", lambda: _documents(context.specs)),
         (
             "cluster",
-            lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}",
+            lambda: f"{context.kube.source}, id {context.cluster_id}, version {server_version(context)}",
         ),
         ("rights", lambda: check_rights(context, context.task.params.get("rights_of") or [WHOLE])),
         ("clock", lambda: check_clock(context)),
+        ("releases", lambda: _releases(context)),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
     if any(node_class.mesh.backend == "tailscale" for node_class in classes):
@@ -143,7 +147,7 @@ def _endpoint(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck:
 def _device_plugin(context: Context) -> CloudCheck:
     """Whether nodes of each pool would show GPUs; a machine whose node shows none is billed for its whole registration time. Without
     documents this is asked for a pool of which nothing is known."""
-    plugins, nodes = device_plugins(context.kube), read_nodes(context.kube)
+    plugins, nodes = device_plugins(context.kube), _nodes(context)
     pools = [pool for pool in context.specs.pools if pool.service is None]
     resources = context.settings.gpu_resources
     answers = {pool.key: answer(pool, context.specs.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
@@ -158,6 +162,15 @@ def _device_plugin(context: Context) -> CloudCheck:
     if sure and _ANY in answers:
         sentence += "; without documents the taints and labels of pools were not compared"
     return CloudCheck(sentence, open_questions)
+
+
+def _nodes(context: Context) -> list[Node]:
+    return context.once("nodes", lambda: read_nodes(context.kube))
+
+
+def _releases(context: Context) -> CloudCheck:
+    """Whether the release tables know what this cluster runs."""
+    return check_releases(context, _nodes(context), server_version(context), lambda version: official_extensions(context, version))
 
 
 def _documents(specs: Specs) -> str:

@@ -19,7 +19,8 @@ from ..planner.offers.gpu_models import canonical
 from ..planner.provisioning import wireguard_rules
 from . import patches, wireguard
 from .images.nvidia import Generation, generation, kernel_modules, mismatches
-from .spec import NodeSpec, minor, plain
+from .releases.tables import minor
+from .spec import NodeSpec, plain
 from .template import Document, at, fields_at, items_at, machine_document, of_kind, parse, render
 from .validation.rules import may_set
 from .wireguard import held_of

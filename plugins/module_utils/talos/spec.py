@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 
 from ..core.redact import register
@@ -16,26 +15,10 @@ from ..planner.offers import gpu_models
 from ..planner.scheduling.capacity import EPHEMERAL, INITIALIZING
 from .secrets import ClusterSecrets
 
-# ---- which Talos runs which Kubernetes, and version texts as numbers
+# ---- versions as texts
 
-# Talos minor -> lowest and highest Kubernetes minor its kubelet may have (support matrix of the Talos documentation).
-KUBERNETES: dict[tuple[int, int], tuple[int, int]] = {
-    (1, 10): (28, 33),
-    (1, 11): (29, 34),
-    (1, 12): (30, 35),
-    (1, 13): (31, 36),
-    (1, 14): (32, 37),
-}
-OLDEST = (1, 10)
 DEFAULT_TALOS = "1.13.9"
 DEFAULT_KUBERNETES = "1.36.3"
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?")
-
-
-def minor(version: str) -> tuple[int, int] | None:
-    """``(major, minor)`` of "v1.13.9" or "1.13", None when it is not a version."""
-    match = _VERSION.fullmatch(version.strip())
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def plain(version: str) -> str:

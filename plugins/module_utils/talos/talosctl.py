@@ -12,7 +12,7 @@ import typing as t
 
 from ..core.errors import InvalidInput, TimedOut
 from ..core.redact import program_environment, redact
-from .spec import minor
+from .releases.tables import minor
 from .template import Document, to_yaml
 
 _SECONDS = 30

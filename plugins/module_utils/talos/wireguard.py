@@ -9,7 +9,8 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..model.mesh import Tunnel
-from .spec import NodeSpec, minor
+from .releases.tables import minor
+from .spec import NodeSpec
 from .template import Document, at, items_at, of_kind
 from .validation.wireguard_rules import overlaps
 

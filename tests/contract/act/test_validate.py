@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIMS, TOKENS, rights_of
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, MeshChoice, NodeClass
 from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases import tables
 
 from sandbox import device_plugin, lambda_account, vast_account
 
@@ -171,3 +173,30 @@ def test_the_network_of_a_hub_is_not_seen_from_here() -> None:
     by_hub = NodeClass("c", (), mesh=MeshChoice(backend="wireguard", hub=hub))
     assert endpoint_check.not_from_here("203.0.113.7", [by_hub]) and not endpoint_check.not_from_here("203.0.113.7", [])
     assert not endpoint_check.not_from_here("127.0.0.1", [by_hub])
+
+
+def test_B19_validate_tells_what_is_newer_than_the_tables_and_a_file_of_the_user_ends_it(rig: Rig, tmp_path: Path) -> None:
+    """A class of Talos 1.16 has no row; the user's file adds it, is named by the check, and a wrong one stops the run before it begins."""
+    rig.demo_class["talosConfig"] = {
+        **rig.demo_class["talosConfig"],
+        "image": f"factory.talos.dev/metal-installer/{'a' * 64}:v1.16.0",
+    }
+    said = check(rig, "releases")
+    assert said["status"] == "warn" and any(
+        "Talos 1.16 is newer than the newest in the tables, 1.15." in one for one in said["warnings"]
+    )
+    assert "as of 2026-11-22" in said["message"]
+    mine = tmp_path / "mine.yml"
+    mine.write_text(
+        "asOf: 2026-12-20\nsource: the tags of 1.16\n"
+        'talosReleases: [{release: "1.16", seen: "1.16.0", kubernetes: {oldest: "1.34", newest: "1.39"}, drivers: {lts: 595}}]\n'
+    )
+    try:
+        found = next(one for one in rig.run("validate", release_tables=str(mine))["checks"] if one["what"] == "releases")
+        assert found["status"] == "ok" and found["message"].endswith(f"Talos 1.16 from {mine}")
+        mine.write_text(mine.read_text().replace("asOf", "asof"))
+        with pytest.raises(InvalidInput, match="release tables cannot be used; nothing was done") as caught:
+            rig.run("validate", release_tables=str(mine))
+        assert f"{mine}:1: asof: unknown field. Did you mean asOf?" in caught.value.problems
+    finally:
+        tables.use(tables.BUILT_IN)

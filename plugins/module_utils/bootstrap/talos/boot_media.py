@@ -19,7 +19,8 @@ from ...core.rate_limit import RetryPolicy
 from ...core.redact import register
 from ...core.task import Task
 from ...talos.images.factory import PUBLIC, Images, images
-from ...talos.spec import DEFAULT_TALOS, OLDEST, minor, plain
+from ...talos.releases.tables import OLDEST, minor
+from ...talos.spec import DEFAULT_TALOS, plain
 from .config_volume import NETWORK_FILE, Seed, command, image, metal_iso, nocloud, same_image
 from .configurations import GivenConfig, given_config
 from .kernel_arguments import METAL_ISO, arguments, config_argument, joined, plain_http

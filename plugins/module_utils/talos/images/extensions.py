@@ -10,12 +10,14 @@ import difflib
 import re
 import typing as t
 
+from ..releases.tables import TRACKS
 from ..spec import plain
 
 _OWNER = "siderolabs/"
 _REFERENCE = re.compile(r"(?:[a-z0-9.:-]+/)?siderolabs/([a-z0-9-]+):(\S+)")
 _NVIDIA = re.compile(
-    r"siderolabs/(nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia|nvidia-container-toolkit|nvidia-fabricmanager)-(lts|production)"
+    r"(?:siderolabs/)?"
+    r"(nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia|nvidia-container-toolkit|nvidia-fabricmanager)-([a-z][a-z0-9-]*)"
 )
 _PARTS = ("nvidia-container-toolkit", "nvidia-fabricmanager")
 MODULES = ("nvidia-open-gpu-kernel-modules", "nonfree-kmod-nvidia")
@@ -49,6 +51,12 @@ def spec(text: str) -> WantedExtension:
     if reference:
         return WantedExtension(_OWNER + reference[1], reference[2])
     return WantedExtension(words if "/" in words else _OWNER + words)
+
+
+def track_of(name: str) -> str:
+    """The driver track that an extension of NVIDIA's belongs to ("production"), "" for every other extension."""
+    match = _NVIDIA.fullmatch(name)
+    return match[2] if match else ""
 
 
 def missing(specs: t.Sequence[WantedExtension], official: t.Sequence[Extension], talos_version: str) -> list[str]:
@@ -85,13 +93,14 @@ def disagreements(names: t.Collection[str]) -> list[str]:
             parts.setdefault(match[1], set()).add(match[2])
         elif re.match(r"siderolabs/n(vidia|onfree-kmod-nvidia)", name) and name != "siderolabs/nvidia-gdrdrv-device":
             near = difflib.get_close_matches(name.removeprefix(_OWNER), (*MODULES, *_PARTS), n=1, cutoff=0.5)
-            hint = f"; write {near[0]}-production or {near[0]}-lts" if near else ""
-            sentences.append(f"{name} is not an extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
+            hint = f"; write {' or '.join(f'{near[0]}-{track}' for track in TRACKS)}" if near else ""
+            sentences.append(f"{name} is not an extension of NVIDIA's in any Talos release that is known here{hint}.")
     if not parts:
         return sentences
     tracks = set().union(*parts.values())
     if len(tracks) > 1:
-        sentences.append("NVIDIA's extensions are of two tracks, lts and production: driver and libraries would differ. Take one.")
+        count, named = "two" if len(tracks) == 2 else len(tracks), " and ".join(sorted(tracks))
+        sentences.append(f"NVIDIA's extensions are of {count} tracks, {named}: driver and libraries would differ. Take one.")
     modules = [module for module in MODULES if module in parts]
     if len(modules) > 1:
         sentences.append("Both of NVIDIA's kernel modules are listed, the open and the proprietary ones: take one of them.")

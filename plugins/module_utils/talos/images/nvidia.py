@@ -16,23 +16,15 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...planner.offers.gpu_models import canonical, suggestions, vendor
-from ..spec import minor, plain, tag_of
+from ..releases.tables import LTS, NEW_FEATURE, PRODUCTION, UPGRADE, minor, tables
+from ..spec import plain, tag_of
 from ..validation.secret_scan import refuse_secrets
-from .extensions import MODULES, disagreements, spec
+from .extensions import MODULES, disagreements, spec, track_of
 from .factory import computed, images
 from .schematic import Schematic, canonical_text
 
 OPEN, PROPRIETARY = MODULES
-TRACKS = ("production", "lts")
 KERNEL_MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
-# Talos minor -> branch of NVIDIA's driver that its extensions carry: (lts, production). "Production" is not always the newer one.
-DRIVERS: dict[tuple[int, int], tuple[int, int]] = {
-    (1, 10): (535, 570),
-    (1, 11): (535, 570),
-    (1, 12): (580, 570),
-    (1, 13): (580, 595),
-    (1, 14): (580, 595),
-}
 _LAST_LEGACY = 580  # the last branch that knows Pascal and Volta
 _FIRST_BLACKWELL = 570
 
@@ -57,7 +49,7 @@ _NVSWITCH = re.compile(r"(A100|H100|A800|H200)(-SXM)?|B[23]00")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Driver:
-    """``kind`` OPEN or PROPRIETARY, ``track`` "production" or "lts", ``branch`` of the driver (580)."""
+    """``kind`` OPEN or PROPRIETARY, ``track`` "production", "lts" or "new-feature", ``branch`` of the driver (580)."""
 
     kind: str
     track: str
@@ -80,12 +72,16 @@ def generation(model: str) -> Generation | None:
 def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> Driver:
     """The one driver with which an image of ``talos_version`` drives all of ``models`` (as people write them).
 
-    ``track`` "" takes the newest that fits. InvalidInput names each model that no driver, or not the same driver, fits.
+    ``track`` "" takes production where it fits (lts for the proprietary modules), else the other of the two; new-feature is taken only by
+    its name. InvalidInput names each model that no driver, or not the same driver, fits.
     """
-    release = minor(talos_version)
-    if release not in DRIVERS:
-        raise InvalidInput(f"For Talos {talos_version} it is not known which drivers of NVIDIA it carries.", remedy=_RELEASES)
-    branches = dict(zip(("lts", "production"), DRIVERS[release], strict=True))
+    branches = tables().drivers(minor(talos_version))
+    if not branches:
+        raise InvalidInput(tables().unknown_release(talos_version), remedy=UPGRADE)
+    if track and track not in branches:
+        raise InvalidInput(
+            f"Talos {talos_version} has no driver track {track}.", remedy=f"It has {', '.join(sorted(branches))}. {UPGRADE}"
+        )
     named = [(model, canonical(model)) for model in models]
     problems = [_unknown(name) for name, model in named if model is None]
     judged: list[tuple[str, Generation]] = []
@@ -113,15 +109,17 @@ def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> 
     if track and track not in fitting:
         raise InvalidInput(
             f"Track {track} of Talos {talos_version} has driver {branches[track]}, {_why_not(of_kind, kind, branches[track])}.",
-            remedy=f"Take {' or '.join(fitting)}." if fitting else _RELEASES,
+            remedy=f"Take {' or '.join(fitting)}." if fitting else _OTHER_RELEASE,
         )
-    if not fitting:
-        raise InvalidInput(f"No driver of Talos {talos_version} fits {', '.join(of_kind)}.", remedy=_RELEASES)
-    chosen = track or ("lts" if kind == PROPRIETARY else max(fitting, key=lambda name: (name == "production", fitting[name])))
+    preferred = (LTS, PRODUCTION) if kind == PROPRIETARY else (PRODUCTION, LTS)
+    chosen = track or next((name for name in preferred if name in fitting), "")
+    if not chosen:
+        only = f"Only track {NEW_FEATURE} does; name it." if NEW_FEATURE in fitting else _OTHER_RELEASE
+        raise InvalidInput(f"No driver of Talos {talos_version} fits {', '.join(of_kind)}.", remedy=only)
     return Driver(kind, chosen, branches[chosen])
 
 
-_RELEASES = "Take a Talos release from 1.10 to 1.14."
+_OTHER_RELEASE = "Take another Talos release (docs/reference/releases.md lists their drivers)."
 
 
 def _unknown(text: str) -> str:
@@ -145,7 +143,8 @@ def mismatches(extensions: t.Collection[str], models: t.Sequence[str], talos_ver
     Models that are not NVIDIA's, or not known, are not judged.
     """
     names = [extension.removeprefix("siderolabs/") for extension in extensions]
-    reasons = []
+    branches = tables().drivers(minor(talos_version))
+    reasons = track_problems(names, talos_version)
     for text in models:
         model = canonical(text)
         gpu_generation = generation(model) if model else None
@@ -154,7 +153,7 @@ def mismatches(extensions: t.Collection[str], models: t.Sequence[str], talos_ver
         if gpu_generation is Generation.OLD:
             reasons.append(f"{model} ({gpu_generation.value}) is too old for the drivers of Talos images.")
             continue
-        present = [(kind, track) for kind in MODULES for track in TRACKS if f"{kind}-{track}" in names]
+        present = [(kind, name.removeprefix(f"{kind}-")) for kind in MODULES for name in names if name.startswith(f"{kind}-")]
         wanted = PROPRIETARY if gpu_generation is Generation.LEGACY else OPEN
         if not present:
             reasons.append(f"{model} needs {wanted}, and the image has no driver of NVIDIA.")
@@ -162,12 +161,29 @@ def mismatches(extensions: t.Collection[str], models: t.Sequence[str], talos_ver
             if kind != wanted and gpu_generation is not Generation.TURING:
                 reasons.append(f"{model} ({gpu_generation.value}) needs {wanted}, and the image has {kind}-{track}.")
                 continue
-            branches = DRIVERS.get(minor(talos_version) or (0, 0))
-            branch = dict(zip(("lts", "production"), branches, strict=True))[track] if branches else 0
-            why = _why_not([model], PROPRIETARY if gpu_generation is Generation.LEGACY else OPEN, branch) if branch else ""
+            if track not in branches:
+                continue  # track_problems has it
+            branch = branches[track]
+            why = _why_not([model], PROPRIETARY if gpu_generation is Generation.LEGACY else OPEN, branch)
             if why:
                 reasons.append(f"The image has {kind}-{track}, driver {branch} in Talos {talos_version}, {why}.")
     return list(dict.fromkeys(reasons))
+
+
+def track_problems(names: t.Iterable[str], talos_version: str) -> list[str]:
+    """Why tracks of NVIDIA's extensions are not those of the release, one sentence each; a release without a row is one."""
+    branches = tables().drivers(minor(talos_version))
+    tracks = sorted({track for name in names if (track := track_of(name))})
+    if not tracks:
+        return []
+    if not branches:
+        return [f"{tables().unknown_release(talos_version)} {UPGRADE}"]
+    have = ", ".join(sorted(branches))
+    return [
+        f"Talos {plain(talos_version)} has no driver track {track}; it has {have}. {UPGRADE}"
+        for track in tracks
+        if track not in branches
+    ]
 
 
 def needs_fabric_manager(model: str, gpu_count: int | None) -> bool:

@@ -11,7 +11,8 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.task import Task
-from ..spec import DEFAULT_TALOS, OLDEST, minor, plain
+from ..releases.tables import OLDEST, minor
+from ..spec import DEFAULT_TALOS, plain
 from ..template import parse
 from ..validation.secret_scan import refuse_secrets
 from .extensions import Extension, WantedExtension, disagreements, missing, spec

@@ -24,7 +24,8 @@ from ...model.labels import (
     TOPOLOGY_ZONE_LABEL,
 )
 from ..images.nvidia import image_problems
-from ..spec import KUBERNETES, minor, tag_of
+from ..releases.tables import minor, tables
+from ..spec import tag_of
 from ..template import Document, at, fields_at, items_at
 from .wireguard_rules import document_rules, interface_rules
 
@@ -167,7 +168,7 @@ def _kubelet_version(image: str, talos: tuple[int, int], cluster_version: str) -
         if "@" not in image:
             yield f"machine.kubelet.image {image!r} has no version; end it with :v<version of the cluster>."
         return
-    low, high = KUBERNETES.get(talos, (0, 999))
+    low, high = tables().kubernetes(talos) or (0, 999)
     if not low <= version[1] <= high:
         yield f"machine.kubelet.image: Talos {talos[0]}.{talos[1]} runs Kubernetes 1.{low} to 1.{high}, not {tag}."
     cluster = minor(cluster_version)

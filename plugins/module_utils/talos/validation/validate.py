@@ -19,8 +19,9 @@ from ...model import Lane
 from ...model.mesh import Tunnel
 from ..config import build
 from ..images.nvidia import image_problems
+from ..releases.tables import OLDEST, minor, tables, text_of
 from ..secrets import ClusterSecrets
-from ..spec import DEFAULT_TALOS, KUBERNETES, OLDEST, NodeSpec, minor, tag_of
+from ..spec import DEFAULT_TALOS, NodeSpec, tag_of
 from ..template import Document, at, machine_document
 from . import rules, schema_data
 
@@ -72,8 +73,10 @@ def check(
     if talos is None or talos < OLDEST or talos[0] != 1:
         errors.append(f"Talos version {talos_version!r} is not supported: 1.{OLDEST[1]} is the oldest.")
         talos = (1, 13)
-    elif talos not in KUBERNETES:
-        warnings.append(f"Talos {talos_version} is newer than what this collection knows; it was checked as for 1.13.")
+    elif talos > tables().newest:
+        warnings.append(
+            f"Talos {talos_version} is newer than what this collection knows; it was checked as for {text_of(tables().newest)}."
+        )
     for document in documents:
         for fault in faults(document):
             _classify_fault(fault, document, talos, errors, warnings)
@@ -163,7 +166,7 @@ def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
         "instance_type": "placeholder",
         "region": "placeholder",
         "talos_version": talos_version,
-        "kubernetes_version": f"1.{KUBERNETES.get(minor(talos_version) or (1, 13), (0, 36))[1]}.0",
+        "kubernetes_version": f"1.{(tables().kubernetes(minor(talos_version)) or (0, tables().newest_kubernetes))[1]}.0",
     }
     if "mesh" in facts and facts["mesh"].backend == "wireguard":
         values["tunnel"] = _TUNNEL
