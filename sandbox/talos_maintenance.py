@@ -43,7 +43,7 @@ _MODES = {0: "reboot", 1: "auto", 2: "no-reboot", 3: "staged", 4: "try"}
 _DRY = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
 
 
-class _Fault(Exception):
+class Fault(Exception):
     """A call that ends with a status other than OK."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -137,68 +137,68 @@ class Maintenance:
                     if self.lingers:
                         _linger(socket.socket(fileno=sock.detach()))
                     raise
-                _Session(self, sock).run()
+                Session(sock, lambda headers, message: [self.answer(headers[":path"], message)]).run()
         except (OSError, h2.exceptions.ProtocolError, _Cut):
             plain.close()  # the client went away, has no certificate, or is made to believe so
 
     def answer(self, path: str, message: bytes) -> bytes:
-        """The message that answers a call; raises _Fault."""
+        """The message that answers a call; raises Fault."""
         self.calls.append(path)
         if path == "/machine.MachineService/Version" and self.says_version:
             return self._version()
         if path == "/machine.MachineService/ApplyConfiguration":
             return self._apply(message)
-        raise _Fault(_UNIMPLEMENTED, "API is not implemented in maintenance mode")
+        raise Fault(_UNIMPLEMENTED, "API is not implemented in maintenance mode")
 
     def _version(self) -> bytes:
-        version = _text(1, self.version) + _text(2, "0123abc") + _text(5, "linux") + _text(6, self.arch)
-        platform = _text(1, self.platform) + _text(2, "metal" if self.platform == "metal" else "cloud")
-        return _block(1, _block(2, version) + _block(3, platform))
+        version = text(1, self.version) + text(2, "0123abc") + text(5, "linux") + text(6, self.arch)
+        platform = text(1, self.platform) + text(2, "metal" if self.platform == "metal" else "cloud")
+        return block(1, block(2, version) + block(3, platform))
 
     def _apply(self, message: bytes) -> bytes:
         trouble, self.trouble = self.trouble, ""
         if trouble == "unavailable":
-            raise _Fault(_UNAVAILABLE, 'connection error: desc = "transport: error while dialing"')
+            raise Fault(_UNAVAILABLE, 'connection error: desc = "transport: error while dialing"')
         if trouble == "silent":
             self._closing.wait(30)
         if trouble in ("cut", "silent"):
             raise _Cut
-        fields = dict(_fields(message))
-        mode = _MODES.get(int(fields.get(4, 0)), "")
+        given = dict(fields(message))
+        mode = _MODES.get(int(given.get(4, 0)), "")
         if mode not in ("reboot", "auto", "try"):
-            raise _Fault(_UNIMPLEMENTED, f"apply configuration --mode='{mode}' is not supported in maintenance mode")
-        text = bytes(fields.get(1, b"")).decode("utf-8", "replace")
-        self._validate(text)
-        reply = b"".join(_text(2, one) for one in self.warnings)
-        if fields.get(5):
-            return _block(1, reply + _text(4, _DRY))
-        self.applied.append(text)
+            raise Fault(_UNIMPLEMENTED, f"apply configuration --mode='{mode}' is not supported in maintenance mode")
+        config = bytes(given.get(1, b"")).decode("utf-8", "replace")
+        self._validate(config)
+        reply = b"".join(text(2, one) for one in self.warnings)
+        if given.get(5):
+            return block(1, reply + text(4, _DRY))
+        self.applied.append(config)
         if trouble == "lost":
             raise _Cut
-        return _block(1, reply + _number(3, 2) + _text(4, "Applied configuration without a reboot"))
+        return block(1, reply + _number(3, 2) + text(4, "Applied configuration without a reboot"))
 
-    def _validate(self, text: str) -> None:
+    def _validate(self, config: str) -> None:
         try:
-            installer = read_talos(text).installer
+            installer = read_talos(config).installer
         except Refused as refused:
             if refused.step == "config":  # other steps fail later, on the machine
-                raise _Fault(_INVALID, f"configuration validation failed: {refused}") from None
+                raise Fault(_INVALID, f"configuration validation failed: {refused}") from None
             return
         if self.platform == "metal" and not installer:
-            raise _Fault(_INVALID, 'configuration validation failed: install instructions are required in "metal" mode')
+            raise Fault(_INVALID, 'configuration validation failed: install instructions are required in "metal" mode')
 
 
 class _Cut(Exception):
     """The connection ends here, without a word."""
 
 
-class _Session:
-    """The calls of one connection."""
+class Session:
+    """The calls of one connection. ``answer``: from a call's headers and message to the messages that answer it; it may raise Fault."""
 
-    def __init__(self, machine: Maintenance, sock: ssl.SSLSocket) -> None:
-        self._machine, self._sock = machine, sock
+    def __init__(self, sock: ssl.SSLSocket, answer: t.Callable[[t.Mapping[str, str], bytes], list[bytes]]) -> None:
+        self._sock, self._messages = sock, answer
         self._wire = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
-        self._paths: dict[int, str] = {}
+        self._headers: dict[int, dict[str, str]] = {}
         self._bodies: dict[int, bytearray] = {}
 
     def run(self) -> None:
@@ -208,7 +208,7 @@ class _Session:
             for event in self._wire.receive_data(data):
                 if isinstance(event, h2.events.RequestReceived):
                     headers = dict(t.cast("list[tuple[str, str]]", event.headers))
-                    self._paths[event.stream_id] = headers[":path"]
+                    self._headers[event.stream_id] = headers
                     self._bodies[event.stream_id] = bytearray()
                     if headers.get("content-type") != "application/grpc" or headers.get("te") != "trailers":
                         self._wire.reset_stream(event.stream_id)
@@ -223,9 +223,9 @@ class _Session:
         body = bytes(self._bodies[stream])
         try:
             if len(body) < 5 or body[0] or struct.unpack(">I", body[1:5])[0] != len(body) - 5:
-                raise _Fault(_INTERNAL, "grpc: message is malformed")
-            message = self._machine.answer(self._paths[stream], body[5:])
-        except _Fault as fault:
+                raise Fault(_INTERNAL, "grpc: message is malformed")
+            messages = self._messages(self._headers[stream], body[5:])
+        except Fault as fault:
             self._wire.send_headers(
                 stream,
                 [
@@ -238,7 +238,7 @@ class _Session:
             )
             return
         self._wire.send_headers(stream, [(":status", "200"), ("content-type", "application/grpc")])
-        self._wire.send_data(stream, struct.pack(">BI", 0, len(message)) + message)
+        self._wire.send_data(stream, b"".join(struct.pack(">BI", 0, len(message)) + message for message in messages))
         self._wire.send_headers(stream, [("grpc-status", str(_OK)), ("grpc-message", "")], end_stream=True)
 
     def _flush(self) -> None:
@@ -271,15 +271,15 @@ def _number(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
 
 
-def _block(field: int, value: bytes) -> bytes:
+def block(field: int, value: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
-def _text(field: int, value: str) -> bytes:
-    return _block(field, value.encode())
+def text(field: int, value: str) -> bytes:
+    return block(field, value.encode())
 
 
-def _fields(message: bytes) -> t.Iterator[tuple[int, t.Any]]:
+def fields(message: bytes) -> t.Iterator[tuple[int, t.Any]]:
     """Numbers and blocks; ApplyConfigurationRequest has no others."""
     rest = iter(message)
 
@@ -289,7 +289,7 @@ def _fields(message: bytes) -> t.Iterator[tuple[int, t.Any]]:
             value |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
                 return value
-        raise _Fault(_INTERNAL, "grpc: error unmarshalling request: unexpected EOF")
+        raise Fault(_INTERNAL, "grpc: error unmarshalling request: unexpected EOF")
 
     for first in rest:
         tag = first & 0x7F | (number() << 7 if first >= 0x80 else 0)
@@ -299,7 +299,7 @@ def _fields(message: bytes) -> t.Iterator[tuple[int, t.Any]]:
             length = number()
             yield tag >> 3, bytes(next(rest) for _ in range(length))
         else:
-            raise _Fault(_INTERNAL, "grpc: error unmarshalling request: unknown wire type")
+            raise Fault(_INTERNAL, "grpc: error unmarshalling request: unknown wire type")
 
 
 def main() -> None:
@@ -313,9 +313,9 @@ def main() -> None:
         try:
             while True:
                 time.sleep(0.2)
-                for text in machine.applied[seen:]:
-                    digest = hashlib.sha256(text.encode()).hexdigest()
-                    print(f"took a configuration of {len(text.encode())} bytes, SHA-256 {digest}", flush=True)
+                for config in machine.applied[seen:]:
+                    digest = hashlib.sha256(config.encode()).hexdigest()
+                    print(f"took a configuration of {len(config.encode())} bytes, SHA-256 {digest}", flush=True)
                     seen += 1
         except KeyboardInterrupt:
             print("switched off")

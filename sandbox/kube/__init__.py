@@ -27,7 +27,8 @@ KNOWN_GAPS: tuple[str, ...] = (
     "CEL rules of custom resources are evaluated, as far as ours use the language, and their cost is not estimated; conversion webhooks, "
     "admission webhooks and aggregated APIs do not exist.",
     "Answers are JSON only; protobuf is read for the kinds that kubectl create and kubectl auth send; no CBOR, no HTTP/2.",
-    "pods/log, pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale of built-in kinds do not exist.",
+    "pods/log shows what the world says that a pod printed (KubeApi.pod_logs), since nothing runs; it is not followed.",
+    "pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale of built-in kinds do not exist.",
     "ServiceAccount tokens, TokenReview, SubjectAccessReview, impersonation and audit do not exist; anonymous requests are 401.",
     "RBAC knows rules, bindings and resourceNames, but no non-resource URLs, no aggregation and no escalation check.",
     "A kubelet may read any Service, ServiceAccount and VolumeAttachment; its own Secrets and ConfigMaps are those that its pods name.",

@@ -71,6 +71,7 @@ class KubeApi:
         self.itself = Identity("system:apiserver", frozenset({"system:masters"}))
         self.admin_token = admin_token or f"admin-{rng.getrandbits(128):032x}"
         self.tokens[self.admin_token] = Identity("kubernetes-admin", frozenset({"system:masters", "system:authenticated"}))
+        self.pod_logs: dict[tuple[str, str], str] = {}
         self._routes = Routes(self)
         self._controllers = Controllers(self, node_grace)
         self._furnish(cluster_uid)

@@ -29,6 +29,7 @@ class Parts(t.Protocol):
     objects: Objects
     pages: Pages
     itself: Identity
+    pod_logs: dict[tuple[str, str], str]
 
     @property
     def strategies(self) -> t.Callable[[Resource], Strategy]:

@@ -73,7 +73,7 @@ _RBAC = "rbac.authorization.k8s.io"
 BUILT_IN: tuple[Resource, ...] = (
     Resource("", "v1", "namespaces", "Namespace", False, True, ("finalize",), ("ns",), returns_deleted=True, fields=("status.phase",)),
     Resource("", "v1", "nodes", "Node", False, True, (), ("no",), keeps_status=True, fields=("spec.unschedulable",)),
-    Resource("", "v1", "pods", "Pod", True, True, ("eviction", "binding"), ("po",), ("all",), generation=True,
+    Resource("", "v1", "pods", "Pod", True, True, ("eviction", "binding", "log"), ("po",), ("all",), generation=True,
              returns_deleted=True, fields=_POD_FIELDS),
     Resource("", "v1", "configmaps", "ConfigMap", True, short=("cm",)),
     Resource("", "v1", "secrets", "Secret", True, fields=("type",)),
@@ -93,6 +93,7 @@ BUILT_IN: tuple[Resource, ...] = (
              blind_update=False),
     Resource("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", False, True, ("approval",),
              ("csr",), fields=("spec.signerName",)),
+    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
     Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, True),
     Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
     Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False),

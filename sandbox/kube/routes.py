@@ -13,6 +13,7 @@ from .crd import unknown
 from .disruption import Budgets
 from .parts import Parts
 from .patches import json_patch, merge_patch
+from .pod_logs import pod_log
 from .pods import Pods
 from .render import collection, plain, single
 from .request import Request, Target, target
@@ -199,6 +200,8 @@ class Routes:
             item = self.api.objects.get(resource, namespace, name)
             if sub == "scale":
                 return _answer(200, scale.read(resource, item.obj))
+            if sub == "log":
+                return Answer(200, pod_log(self.api.pod_logs, item.obj, request).encode(), "text/plain")
             return Answer(200, single(resource, item, request.form, self.api.now(), request.query.get("includeObject", "Metadata")))
         if verb == "create":
             return self._post(found, request, identity)

@@ -159,7 +159,7 @@ def test_L08_each_module_of_a_run_says_what_it_is_to_the_report() -> None:
             said[spec["run_report"]].add(path.stem)
     assert said == {
         "close": {"fleet_unlock"},
-        "none": {"fleet_info", "fleet_report", "fleet_validate"},
+        "none": {"fleet_diagnose", "fleet_info", "fleet_report", "fleet_validate"},
         "runs": {"fleet_loop"},
     }
 

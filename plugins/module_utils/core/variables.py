@@ -23,12 +23,12 @@ OLD_NAMES_END = "0.3.0"
 # every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
 WORDS = frozenset(
     {
-        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds",
-        "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_type",
-        "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory",
-        "mode", "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "provider", "purchase_price",
-        "reason", "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
-        "summary", "time_zone", "to_store", "until", "wait",
+        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds", "documents",
+        "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_type", "history", "history_path",
+        "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes",
+        "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price", "reason",
+        "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user", "summary",
+        "talosconfig", "time_zone", "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable
@@ -78,7 +78,7 @@ def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
             continue
         if name in words:
             old.append(name)
-        elif name.removeprefix(PREFIX) in WORDS:
+        elif name.removeprefix(PREFIX) in WORDS and (name.startswith(PREFIX) or not _like(name, words)):
             problems.append(f"{name} means nothing to this playbook, which takes {', '.join(names)}.")
         elif _of_a_role(name):
             role_names = role_variables()

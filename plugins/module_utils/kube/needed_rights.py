@@ -55,6 +55,8 @@ _KINDS = ("gpunodeclasses", "gpunodepools", "gpurequests")
 _NODE_CLAIM = "gpunodeclaims"
 _CERTIFICATES = "certificates.k8s.io"
 _REQUESTS = "certificatesigningrequests"
+PLUGIN_CONFIG = "nvidia-device-plugin-config"
+"""The ConfigMap of the stand-alone device plugin. It is read in whichever namespace the plugin is."""
 EACH_PLACE = "default"
 """Stands in the table for the namespace of each pool of services."""
 
@@ -64,6 +66,13 @@ _NODES = Need("know which machines are nodes", _all("list", "nodes"))
 _OWN = Need("tell whether an own machine without statusEndpoint is on: its Node is Ready", _all("get", "nodes"))
 _PODS = Need("see what runs", _all("list", "pods"))
 _PLUGINS = Need("see whether a device plugin will advertise the GPUs of new nodes", _all("list", "daemonsets", "apps"), asked=False)
+_RUNTIMES = Need("see whether there is a RuntimeClass nvidia", _all("list", "runtimeclasses", "node.k8s.io"), asked=False)
+_LOGS = Need("read why a device plugin shows no GPUs, and a power limit is not set", _all("get", "pods/log"), asked=False)
+_SHARING = Need(
+    "see how the device plugin shares GPUs",
+    _all("get", "configmaps", name=PLUGIN_CONFIG),
+    asked=False,
+)
 _LIST = Need("list claims and ledger", _all("list", "configmaps", namespace=NAMESPACE), CLAIMS)
 _READ = Need("read state: pauses, findings, generation", _all("get", "configmaps", namespace=NAMESPACE), CLAIMS)
 _STATE = Need("keep it", _all("create update", "configmaps", namespace=NAMESPACE), CLAIMS)
@@ -166,6 +175,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
     "validate": (*_LOOK, _BINDING, _PUBLISH),
+    "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _CREDENTIALS, _DOCUMENTS),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),
     "archive": (_CLUSTER, *_RECORDS, _CLOSE),

@@ -263,12 +263,13 @@ _VENDORS = ("nvidia", "k8s-device-plugin", "gpu", "amd", "rocm")
 def device_plugins(kube: Kube) -> DevicePlugins:
     """What was found, or why the list could not be read."""
     try:
-        return DevicePlugins(tuple(kube.collect(DAEMON_SETS, _reduce)[0]))
+        return DevicePlugins(tuple(kube.collect(DAEMON_SETS, device_plugin_of)[0]))
     except (TgpError, KeyError, TypeError, AttributeError) as error:
         return DevicePlugins(problem=str(error) or repr(error))
 
 
-def _reduce(raw: Json) -> DevicePlugin | None:
+def device_plugin_of(raw: Json) -> DevicePlugin | None:
+    """The record of a raw DaemonSet; None when it advertises no GPUs."""
     meta, spec = raw["metadata"], raw["spec"]["template"]["spec"]
     name = meta["name"]
     images = " ".join(str(container.get("image") or "") for container in spec.get("containers") or ())

@@ -36,6 +36,7 @@ PRICES_LABEL = "tgp.io/prices"
 NODE_LABEL = "tgp.io/node"
 BOOTSTRAP_TOKEN_LABEL = "tgp.io/bootstrap-token"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+GPU_TEST_LABEL = "tgp.io/gpu-test"
 
 # ---- Annotations of nodes and pods
 
@@ -82,6 +83,11 @@ BETA_REGION_LABEL = "failure-domain.beta.kubernetes.io/region"
 BETA_ZONE_LABEL = "failure-domain.beta.kubernetes.io/zone"
 EXCLUDE_FROM_LOAD_BALANCERS_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
+
+# ---- NVIDIA: labels of nodes
+
+GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
+DEVICE_PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 
 # ---- Kubernetes: taints
 

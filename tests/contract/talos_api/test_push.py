@@ -108,17 +108,17 @@ def test_a_machine_that_says_goodbye_before_it_answers_has_taken_its_configurati
 ) -> None:
     """Talos ends its maintenance service while the call that it ends by is still being answered, as servers of gRPC end: no new calls,
     is anybody there?, and then the answer."""
-    answer = talos_maintenance._Session._answer
+    answer = talos_maintenance.Session._answer
 
     def with_goodbye(session: t.Any, stream: int) -> None:
-        if session._paths[stream].endswith("ApplyConfiguration"):
+        if session._headers[stream][":path"].endswith("ApplyConfiguration"):
             goodbye = GoAwayFrame(0, last_stream_id=2**31 - 1, error_code=0, additional_data=b"graceful_stop").serialize()
             said = goodbye + PingFrame(0, opaque_data=b"goodbye!").serialize()
             for start in range(0, len(said), pieces):
                 session._sock.sendall(said[start : start + pieces])
         answer(session, stream)
 
-    monkeypatch.setattr(talos_maintenance._Session, "_answer", with_goodbye)
+    monkeypatch.setattr(talos_maintenance.Session, "_answer", with_goodbye)
     one = push(machine)["nodes"][0]
     assert (one["applied"], one["taken_as"], one["problem"], len(machine.applied)) == (True, "no-reboot", "", 1)
 
@@ -131,7 +131,7 @@ def test_a_goodbye_to_this_very_call_is_no_answer(
         session._sock.sendall(GoAwayFrame(0, last_stream_id=last, error_code=error).serialize())
         raise talos_maintenance._Cut
 
-    monkeypatch.setattr(talos_maintenance._Session, "_answer", goodbye)
+    monkeypatch.setattr(talos_maintenance.Session, "_answer", goodbye)
     seen = call(talos_machine_info, nodes=[{"host": "127.0.0.1", "port": machine.port}])["nodes"][0]
     assert seen["state"] == "unknown" and "did not answer" in seen["problem"]
 
@@ -230,9 +230,9 @@ def test_a_refusal_of_talos_is_told(machine: Maintenance, monkeypatch: pytest.Mo
 
 
 def _fault(message: str) -> Exception:
-    from sandbox.talos_maintenance import _Fault
+    from sandbox.talos_maintenance import Fault
 
-    return _Fault(3, message)
+    return Fault(3, message)
 
 
 def test_a_lost_answer_is_looked_up_and_never_sent_again(machine: Maintenance) -> None:

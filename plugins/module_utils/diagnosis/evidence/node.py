@@ -54,14 +54,15 @@ def _trouble(raw: Json) -> PodSeen | None:
         return None
     phase = str(status.get("phase") or "Pending")
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    waiting = [_waiting(container) for container in containers if _waiting(container)]
+    waiting = [waiting_of(container) for container in containers if waiting_of(container)]
     if phase == "Succeeded" or (phase == "Running" and not waiting):
         return None
     why = "; ".join(waiting) or str(status.get("message") or status.get("reason") or "")
     return PodSeen(f"{meta.get('namespace')}/{meta.get('name')}", phase, why[:300])
 
 
-def _waiting(container: Json) -> str:
+def waiting_of(container: Json) -> str:
+    """Why a container does not run, in the API's words; empty when it does, or has ended well."""
     state = container.get("state") or {}
     detail = state.get("waiting") or (state.get("terminated") if not container.get("ready") else None) or {}
     if not detail or detail.get("reason") == "Completed":
@@ -105,6 +106,13 @@ def events_of(kube: Kube, node: str, pods: t.Sequence[PodSeen], since: datetime 
     young = [event for event in events if since is None or event.last is None or event.last >= since - _SKEW]
     young.sort(key=lambda event: event.last.timestamp() if event.last else 0.0, reverse=True)
     return tuple(young[:KEPT])
+
+
+def events_of_pod(kube: Kube, namespace: str, name: str) -> tuple[EventSeen, ...]:
+    """The same of one pod."""
+    events = _about(kube, "Pod", namespace, name)
+    events.sort(key=lambda event: event.last.timestamp() if event.last else 0.0, reverse=True)
+    return tuple(events[:KEPT])
 
 
 def _about(kube: Kube, kind: str, namespace: str, name: str) -> list[EventSeen]:

@@ -23,6 +23,7 @@ else:
 
 LARGEST = 4 * 2**20  # bytes of an answer
 _FIRST_WORD = 1.0  # seconds
+_PREFIX = 5  # bytes before each message
 _GOAWAY, _HEAD, _LONGEST_GOAWAY = 7, 9, 1024  # type of an HTTP/2 frame; bytes: of each frame's head, and of what is taken for one
 STATUS = {
     0: "ok", 1: "cancelled", 2: "unknown", 3: "invalid_argument", 4: "deadline_exceeded", 5: "not_found", 6: "already_exists",
@@ -63,12 +64,32 @@ def unary(sock: Stream, authority: str, path: str, message: bytes, seconds: floa
     Raises GrpcError for a refusal, CertificateWanted (TLS 1.3 says so only after the first message), LostAnswer when the connection
     ends or falls silent before the outcome came, BadShape for an answer that is not gRPC.
     """
-    return _Call(sock, authority, path, message, time.monotonic() + seconds).answer()
+    call = _Call(sock, authority, path, message, time.monotonic() + seconds)
+    messages = call.answers()
+    if len(messages) != 1:
+        raise call.shape("it does not hold one plain message")
+    return messages[0]
+
+
+def stream(
+    sock: Stream, authority: str, path: str, message: bytes, seconds: float, metadata: t.Sequence[tuple[str, str]] = ()
+) -> list[bytes]:
+    """The same for a call that is answered by any number of messages and then ends. ``metadata`` are further headers, such as Talos's
+    ``node``: which node an endpoint is to ask."""
+    return _Call(sock, authority, path, message, time.monotonic() + seconds, metadata).answers()
 
 
 class _Call:
-    def __init__(self, sock: Stream, authority: str, path: str, message: bytes, until: float) -> None:
-        self._sock, self._authority, self._path, self._until = sock, authority, path, until
+    def __init__(
+        self,
+        sock: Stream,
+        authority: str,
+        path: str,
+        message: bytes,
+        until: float,
+        metadata: t.Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._sock, self._authority, self._path, self._until, self._metadata = sock, authority, path, until, metadata
         self._rest = memoryview(struct.pack(">BI", 0, len(message)) + message)
         self._wire = connection.H2Connection(config=config.H2Configuration(client_side=True, header_encoding="utf-8"))
         self._stream = 0
@@ -77,7 +98,7 @@ class _Call:
         self._body = bytearray()
         self._ended = False
 
-    def answer(self) -> bytes:
+    def answers(self) -> list[bytes]:
         try:
             return self._talk()
         except ssl.SSLError as error:
@@ -87,7 +108,7 @@ class _Call:
         except OSError as error:
             raise self._lost("it fell silent" if isinstance(error, TimeoutError) else str(error.strerror)) from error
 
-    def _talk(self) -> bytes:
+    def _talk(self) -> list[bytes]:
         wire = self._wire
         wire.initiate_connection()
         self._stream = wire.get_next_available_stream_id()
@@ -101,6 +122,7 @@ class _Call:
                 ("content-type", "application/grpc"),
                 ("te", "trailers"),
                 ("user-agent", "tgp-gpu"),
+                *self._metadata,
             ],
         )
         self._listen_first()
@@ -153,7 +175,7 @@ class _Call:
         elif isinstance(event, events.DataReceived):
             self._body += event.data
             if len(self._body) > LARGEST:
-                raise self._shape(f"it is larger than {LARGEST // 2**20} MiB")
+                raise self.shape(f"it is larger than {LARGEST // 2**20} MiB")
             self._wire.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         elif isinstance(event, events.StreamEnded):
             self._ended = True
@@ -165,11 +187,11 @@ class _Call:
         elif isinstance(event, events.ConnectionTerminated) and event.error_code:
             raise self._lost(f"the connection was given up (HTTP/2 error {int(event.error_code)})")
 
-    def _outcome(self) -> bytes:
+    def _outcome(self) -> list[bytes]:
         http = self._headers.get(":status", "")
         status = self._headers.get("grpc-status", "")
         if not status.isascii() or not status.isdigit():
-            raise self._shape(f"it has HTTP status {http or 'none'} and no outcome of gRPC")
+            raise self.shape(f"it has HTTP status {http or 'none'} and no outcome of gRPC")
         if int(status):
             word = STATUS.get(int(status), f"status {status}")
             message = unquote(self._headers.get("grpc-message", "")).strip()
@@ -179,11 +201,21 @@ class _Call:
                 code=word,
                 said=message,
             )
-        if len(self._body) < 5 or self._body[0] or struct.unpack(">I", self._body[1:5])[0] != len(self._body) - 5:
-            raise self._shape("it does not hold one plain message")
-        return bytes(self._body[5:])
+        return self._messages()
 
-    def _shape(self, why: str) -> BadShape:
+    def _messages(self) -> list[bytes]:
+        """What the body holds: a byte (0: not compressed), a length, a message, and so on."""
+        messages, at = [], 0
+        while at < len(self._body):
+            head = self._body[at : at + _PREFIX]
+            end = at + _PREFIX + (struct.unpack(">I", head[1:])[0] if len(head) == _PREFIX and not head[0] else len(self._body))
+            if end > len(self._body):
+                raise self.shape("it does not hold plain messages")
+            messages.append(bytes(self._body[at + _PREFIX : end]))
+            at = end
+        return messages
+
+    def shape(self, why: str) -> BadShape:
         return BadShape(f"The answer of {self._authority} to {self._path} is not of the documented form: {why}.", service="talos")
 
     def _lost(self, why: str) -> ApiError:

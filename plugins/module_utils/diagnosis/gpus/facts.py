@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was seen of GPUs in a cluster: of its nodes, of the device plugins, and of the pods that wait. The material of ``checks``.
+
+None is unknown: it could not be read, and ``unread`` says why. It is never a no.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...model import Node, Placement, Pod
+from ...model.labels import DEVICE_PLUGIN_CONFIG_LABEL
+from ...model.resources import NVIDIA_GPU, SHARED_GPU_PREFIX
+from ..facts import EventSeen
+
+OK, WARN, NO, UNKNOWN = "ok", "warn", "NO", "unknown"
+Unread = tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuCheck:
+    """One row of the diagnosis. ``subject`` is what was looked at (node x, pod y, cluster), ``code`` one word for programs."""
+
+    subject: str
+    check: str
+    state: str
+    seen: str
+    remedy: str = ""
+    code: str = ""
+
+
+# ---- a node
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SystemService:
+    """A service of Talos. ``state`` is its word (Running, Finished, Waiting, Failed), ``message`` its newest event."""
+
+    state: str
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSystem:
+    """What a node's own system says. ``driver`` is the version in /proc/driver/nvidia/version, "" where that file does not exist."""
+
+    modules: tuple[str, ...] | None = None
+    services: t.Mapping[str, SystemService] | None = None
+    logs: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    driver: str | None = None
+    unread: Unread = ()
+
+    def why_unread(self, what: str) -> str:
+        return dict(self.unread).get(what, "it was not asked")
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuNode:
+    """A node that has GPUs, or was rented with them. ``gpus`` and ``model`` are those of the machine, None and "" where they are unknown.
+
+    ``extensions`` maps the Talos extensions in its image to their versions. ``wrong_driver``: why its image cannot drive its GPUs.
+    ``unasked``: why there is no ``system``.
+    """
+
+    node: Node
+    capacity: t.Mapping[str, int]
+    gpus: int | None = None
+    model: str = ""
+    pool: str = ""
+    talos: bool = False
+    extensions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    wrong_driver: tuple[str, ...] = ()
+    needs_fabric_manager: bool = False
+    system: NodeSystem | None = None
+    unasked: str = ""
+
+    @property
+    def shown(self) -> int:
+        """GPUs (or slices) that it shows to the scheduler."""
+        return whole_gpus(self.node.allocatable)
+
+
+def whole_gpus(resources: t.Mapping[str, int]) -> int:
+    """GPUs and slices of GPUs. MIG devices do not count."""
+    return sum(amount for name, amount in resources.items() if name == NVIDIA_GPU or name.startswith(SHARED_GPU_PREFIX))
+
+
+# ---- what makes GPUs visible
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuDaemon:
+    """A DaemonSet that advertises GPUs (``kind`` plugin), or limits their power (power). ``origin``: whose manifest it is."""
+
+    kind: str
+    namespace: str
+    name: str
+    origin: str
+    placement: Placement = Placement()
+    runtime_class: str = ""
+    config_map: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DaemonPod:
+    """A pod of such a DaemonSet. ``trouble``: why it does not work, in the API's words. ``log`` None: it could not be read."""
+
+    daemon: str
+    kind: str
+    name: str
+    node: str
+    phase: str
+    ready: bool
+    trouble: str = ""
+    log: tuple[str, ...] | None = None
+    unread: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SharingConfig:
+    """One key of the device plugin's ConfigMap. ``problem``: why the plugin would not take it."""
+
+    replicas: int = 1
+    fail_requests_greater_than_one: bool = False
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PluginConfig:
+    """The ConfigMap by its keys; ``default`` is the key for nodes that name none."""
+
+    name: str
+    keys: t.Mapping[str, SharingConfig]
+    default: str = ""
+
+
+# ---- pods
+
+
+@dataclasses.dataclass(frozen=True)
+class PendingPod:
+    """A pod that asks for GPUs and does not run. ``waiting``: what its containers wait for; ``failed``: reason and message of a pod that
+    the kubelet turned away."""
+
+    pod: Pod
+    runtime_class: str = ""
+    waiting: str = ""
+    failed: str = ""
+    events: tuple[EventSeen, ...] = ()
+    unread: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+    @property
+    def said(self) -> str:
+        """Everything that the cluster says of it, to look for the words that others use."""
+        return "\n".join(filter(None, (self.failed, self.waiting, *(f"{event.reason}: {event.message}" for event in self.events))))
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuTestRun:
+    """What became of one test pod. ``path`` is how it asked for the GPU: CDI or wrapper."""
+
+    name: str
+    path: str
+    passed: bool
+    seen: str
+    node: str = ""
+
+
+# ---- all of it
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterGpus:
+    """``runtime_classes`` maps names to handlers. ``config`` None: there is none, unless ``unread`` names it. ``tests`` None: none were made.
+    ``all_nodes`` and ``used`` (GPUs that pods hold, by node) are of the whole cluster, whatever was asked about."""
+
+    nodes: tuple[GpuNode, ...] = ()
+    daemons: tuple[GpuDaemon, ...] | None = None
+    pods: tuple[DaemonPod, ...] | None = None
+    runtime_classes: t.Mapping[str, str] | None = None
+    config: PluginConfig | None = None
+    pending: tuple[PendingPod, ...] | None = None
+    tests: tuple[GpuTestRun, ...] | None = None
+    all_nodes: tuple[Node, ...] = ()
+    used: t.Mapping[str, t.Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    unread: Unread = ()
+
+    def why_unread(self, what: str) -> str:
+        return dict(self.unread).get(what, "it was not asked")
+
+    def sharing_of(self, node: Node) -> SharingConfig:
+        """The sharing that is configured for a node, by its label or by default."""
+        if self.config is None:
+            return SharingConfig()
+        key = node.labels.get(DEVICE_PLUGIN_CONFIG_LABEL) or self.config.default
+        return self.config.keys.get(key, SharingConfig())

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_diagnose: why pods do not get GPUs, from one look at cluster and nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..core.errors import InvalidInput, TgpError
+from ..core.events import render
+from ..core.task import Task
+from ..diagnosis.evidence.gpus import GpuCollector, Subject
+from ..diagnosis.evidence.talos_node import TalosNodes
+from ..diagnosis.gpus.facts import ClusterGpus, GpuCheck
+from ..diagnosis.gpus.report import diagnose_gpus, problems, rows
+from ..observe.context import Context, open_context
+from ..talos.api.reader import NodeReader, access_of
+
+_COLUMNS = {"mark": "", "subject": "subject", "check": "check", "seen": "seen, and what to do"}
+
+
+def diagnose_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_diagnose. InvalidInput names everything that is wrong with GPUs, as fleet_validate does for the set-up."""
+    subject = subject_of(task)
+    context = open_context(task, documents_required=False, read_only=True)
+    try:
+        talos, unasked = _talos(task)
+        collector = GpuCollector(context, subject, talos, unasked)
+        cluster = collector.collect()
+        _refuse_unknown(context, subject, cluster)
+        return _result(task, diagnose_gpus(cluster))
+    finally:
+        context.close()
+
+
+def subject_of(task: Task) -> Subject:
+    """What the options name; at most one thing."""
+    given = {name: str(task.params.get(name) or "") for name in ("node", "pool", "pod")}
+    named = [task.called(name) for name, value in given.items() if value]
+    if len(named) > 1:
+        raise InvalidInput(f"{' and '.join(named)} are given together.", remedy="Name one thing, or none for everything.")
+    pod = None
+    if given["pod"]:
+        namespace, slash, name = given["pod"].partition("/")
+        if not (slash and namespace and name) or "/" in name:
+            raise InvalidInput(f"{task.called('pod')}: {given['pod']!r} is not namespace/name.")
+        pod = (namespace, name)
+    return Subject(given["node"], given["pool"], pod)
+
+
+def _talos(task: Task) -> tuple[TalosNodes | None, str]:
+    """How Talos nodes are asked, or why they are not. A talosconfig that cannot be used stops nothing else."""
+    path = task.params.get("talosconfig")
+    if not path:
+        name = task.called("talosconfig")
+        return None, f"no talosconfig is given ({name}, or the environment variable TALOSCONFIG): its Talos API was not asked"
+    try:
+        return TalosNodes(NodeReader(access_of(path))), ""
+    except TgpError as error:
+        return None, f"its Talos API was not asked: {error}"
+
+
+def _refuse_unknown(context: Context, subject: Subject, cluster: ClusterGpus) -> None:
+    """A name that nothing has may be a typing error."""
+    task, unread = context.task, dict(cluster.unread)
+    if subject.node and not cluster.nodes and "nodes" not in unread:
+        raise InvalidInput(f"{task.called('node')}: there is no Node {subject.node}.")
+    if subject.pod is not None and cluster.pending == ():
+        raise InvalidInput(f"{task.called('pod')}: there is no pod {'/'.join(subject.pod)} that asks for GPUs.")
+    if subject.pool and not cluster.nodes and not {"nodes", "claims"} & set(unread):
+        known = sorted(pool.key for pool in context.specs.pools)
+        if not any(subject.pool in (key, key.partition("/")[2]) for key in known):
+            raise InvalidInput(
+                f"{task.called('pool')}: no node is of a pool {subject.pool}, and no document describes one.",
+                remedy=f"Known are: {', '.join(known)}." if known else None,
+            )
+
+
+def _result(task: Task, checks: t.Sequence[GpuCheck]) -> dict[str, t.Any]:
+    for line in render(rows(checks), _COLUMNS):
+        task.progress(line)
+    result: dict[str, t.Any] = {"changed": False, "checks": [dataclasses.asdict(check) for check in checks]}
+    wrong = problems(checks)
+    if wrong:
+        raise InvalidInput("Pods do not get GPUs as they should:", problems=wrong, result=result)
+    return result

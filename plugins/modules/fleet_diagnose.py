@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_diagnose
+short_description: Say why pods do not get GPUs
+description:
+  - Looks at nodes, drivers, device plugins, RuntimeClass, GPUs that are shown, power limits, and at the pods that wait for GPUs. Prints one
+    table with a remedy for everything that is wrong.
+  - Without O(node), O(pool) and O(pod) it looks at all nodes with GPUs and all pods that wait for them.
+  - What cannot be read is C(unknown), with the reason, and stops nothing else.
+  - Changes nothing. Fails with everything that is wrong, one sentence each.
+version_added: 0.3.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - h2 >= 4.1
+options:
+  node:
+    description: Look at this Node alone, and at the pods on it.
+    type: str
+  pool:
+    description: Look at the nodes of this pool alone, by name or namespace/name, and at pods that they could take.
+    type: str
+  pod:
+    description: Say of this pod alone, as namespace/name, why it does not run.
+    type: str
+  talosconfig:
+    description:
+      - A talosconfig, whose current context is used to ask nodes that run Talos for modules, services and logs. Role C(os:reader) is
+        enough; the version of the driver is shown to C(os:admin) alone.
+      - Without one these checks are C(unknown). E(TALOSCONFIG) is used if this is not set.
+    type: path
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
+"""
+
+EXAMPLES = r"""
+- name: Why do pods not get GPUs?
+  tgp.gpu.fleet_diagnose:
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+checks:
+  description: One entry per check, also when the module fails.
+  type: list
+  elements: dict
+  returned: always
+  contains:
+    subject: {description: "What was looked at: C(cluster), a node or a pod.", type: str, returned: always, sample: node gpu-1}
+    check: {description: What was checked., type: str, returned: always, sample: driver}
+    state: {description: "V(ok), V(warn), V(NO) or V(unknown).", type: str, returned: always, sample: "NO"}
+    seen: {description: What was seen., type: str, returned: always, sample: "kernel modules are not loaded: nvidia_uvm"}
+    remedy: {description: What to do. Empty where nothing is to be done., type: str, returned: always, sample: Add it.}
+    code: {description: One word for programs. Empty where all is well., type: str, returned: always, sample: no_toolkit}
+"""
+
+from ansible.module_utils.basic import env_fallback
+
+from ..module_utils.core.task import Task, main
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.operations.diagnose_gpus import diagnose_run
+
+SPEC = dict(
+    argument_spec=dict(
+        node=dict(type="str"),
+        pool=dict(type="str"),
+        pod=dict(type="str"),
+        talosconfig=dict(type="path", fallback=(env_fallback, ["TALOSCONFIG"])),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+    run_report="none",
+)
+
+
+def run(task: Task) -> dict:
+    return diagnose_run(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)
