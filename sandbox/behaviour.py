@@ -22,6 +22,8 @@ KINDS: dict[str, str] = {
     "mesh_fails": "the mesh client cannot reach its coordination server",
     "never_ready": "the node registers and its network never comes up",
     "gpu_missing": "only `gpus` GPUs ever become allocatable",
+    "plugin_late": "the pod of its device plugin is Ready only after `seconds`",
+    "plugin_crash": "the pod of its device plugin crashes again and again",
     "disk_too_small": "its root disk has only `gib` GiB free",
     "clock_skew": "its clock is `seconds` behind, and nothing sets it right: beyond thirty days no certificate counts as valid yet",
     "blocked": "it has no way to `port` of the control plane: 6443, or 50001 for Talos",
@@ -73,7 +75,7 @@ class Behaviour:
             whole = key in ("skip", "times", "gpus", "gib", "port")
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{key} should be {'a whole number' if whole else 'a number'} of zero or more, not {value!r}")
-        if rule["kind"] in (*ENDINGS, "clock_skew") and "seconds" not in rule:
+        if rule["kind"] in (*ENDINGS, "clock_skew", "plugin_late") and "seconds" not in rule:
             raise ValueError(f"{rule['kind']} needs `seconds`")
         if rule["kind"] == "blocked" and rule.get("port", 6443) not in PORTS:
             raise ValueError("port should be 6443 or 50001")

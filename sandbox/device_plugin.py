@@ -1,16 +1,22 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node shows GPUs only while a device plugin runs on it: a DaemonSet that selects the node by its labels and tolerates its taints."""
+"""A node shows GPUs only while a device plugin runs on it: a DaemonSet that selects the node by its labels and tolerates its taints.
+
+The DaemonSet with which a sandbox begins has no pods. Every other one has, and its pod tells the kubelet GPUs x replicas of the configuration
+that the pod has mounted. It reads the configuration once, when it starts.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import typing as t
 
 import yaml
 
 from .cluster import Client, KubeError
+from .kube.daemon_sets import WITHOUT_PODS
 
 MANIFEST = pathlib.Path(__file__).parent / "device_plugin.yml"
 PATH = "/apis/apps/v1/daemonsets"
@@ -37,18 +43,44 @@ def install(client: Client) -> None:
             raise
 
 
+@dataclasses.dataclass(frozen=True)
+class Sharing:
+    """How a device plugin offers each GPU."""
+
+    replicas: int = 1
+    renamed: bool = False
+
+
 def runs_on(client: Client, name: str) -> bool:
-    """Whether some device plugin of the cluster runs on the Node. KubeError when the cluster does not say."""
+    """Whether the device plugin without pods runs on the Node. KubeError when the cluster does not say."""
     node = client.call("GET", f"/api/v1/nodes/{name}")
-    return any(_is_plugin(one) and fits(one["spec"]["template"]["spec"], node) for one in client.call("GET", PATH)["items"])
+    without = [one for one in client.call("GET", PATH)["items"] if _key(one) == WITHOUT_PODS]
+    return any(fits(one["spec"]["template"]["spec"], node) for one in without)
 
 
-def _is_plugin(daemon: Json) -> bool:
-    """NVIDIA ships GPU feature discovery and the MPS daemon in the image of the device plugin; neither advertises GPUs."""
-    if any(word in daemon["metadata"]["name"] for word in _OTHERS):
+def _key(daemon: Json) -> str:
+    return f"{daemon['metadata']['namespace']}/{daemon['metadata']['name']}"
+
+
+def is_plugin(pod: Json) -> bool:
+    """Whether the pod is one of a device plugin. NVIDIA ships GPU feature discovery and the MPS daemon in the same image; neither advertises
+    GPUs."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    if not any(one["kind"] == "DaemonSet" and not any(word in one["name"] for word in _OTHERS) for one in owners):
         return False
-    containers = daemon["spec"]["template"]["spec"].get("containers") or []
-    return any(word in one.get("image", "") for one in containers for word in _IMAGES)
+    return any(word in one.get("image", "") for one in pod["spec"].get("containers") or [] for word in _IMAGES)
+
+
+def read_sharing(client: Client, pod: Json) -> Sharing:
+    """By the configuration that the pod mounts, as it is now. KubeError 404 when it is not there: the pod cannot start then."""
+    for volume in pod["spec"].get("volumes") or []:
+        if (source := volume.get("configMap")) and source.get("items"):
+            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{source['name']}"
+            data = client.call("GET", path).get("data") or {}
+            slicing = (yaml.safe_load(data[source["items"][0]["key"]]).get("sharing") or {}).get("timeSlicing") or {}
+            replicas = [one["replicas"] for one in slicing.get("resources") or [] if one["name"] == "nvidia.com/gpu"]
+            return Sharing(replicas[0], bool(slicing.get("renameByDefault"))) if replicas else Sharing()
+    return Sharing()
 
 
 def fits(pod: Json, node: Json) -> bool:

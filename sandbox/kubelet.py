@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from .cluster import MERGE, Client, KubeError
+from .device_plugin import Sharing
 from .payload import Intent
 
-GPU = "nvidia.com/gpu"
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 _CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _RESOURCES = {"cpu": "30", "memory": "200Gi", "ephemeral-storage": "1400Gi", "pods": "110"}
 _NOT_READY = (
@@ -128,9 +129,16 @@ def ready(client: Client, node: str, now: datetime) -> None:
     event(client, node, now, "NodeReady", f"Node {node} status is now: NodeReady")
 
 
-def offer_gpus(client: Client, node: str, gpus: int) -> None:
+def offer_gpus(client: Client, node: str, gpus: int, sharing: Sharing = Sharing()) -> None:
     """The device plugin has told the kubelet its GPUs."""
-    patch_status(client, node, {"capacity": {GPU: str(gpus)}, "allocatable": {GPU: str(gpus)}})
+    shared = sharing.renamed and sharing.replicas > 1
+    amounts = {GPU: None if shared else str(gpus * sharing.replicas), SHARED: str(gpus * sharing.replicas) if shared else None}
+    patch_status(client, node, {"capacity": amounts, "allocatable": amounts})
+
+
+def lose_gpus(client: Client, node: str, sharing: Sharing) -> None:
+    """The device plugin has ended: what it offered stays in the capacity for a while, and nothing of it can be allocated."""
+    patch_status(client, node, {"allocatable": {SHARED if sharing.renamed and sharing.replicas > 1 else GPU: "0"}})
 
 
 def lost(client: Client, node: str, now: datetime) -> None:

@@ -23,10 +23,10 @@ from datetime import datetime, timezone
 
 import httpx
 
-from . import kubelet
+from . import device_plugin, kubelet
 from .agenda import Agenda
 from .cluster import MERGE, Cluster, KubeError
-from .pod_status import finished_status, running_status
+from .pod_status import crashing_status, finished_status, running_status
 from .world import World
 
 RUN_SECONDS, IGNORE_TERM = "sandbox/run-seconds", "sandbox/ignore-term"
@@ -46,6 +46,9 @@ class Node:
     address: str
     alive: bool = True
     since: int = 0  # counts silences, so that an old alarm is told from a new one
+    gpus: int = 0  # known once the machine's driver has found them
+    plugin_start: float = _START  # seconds
+    plugin_crashes: bool = False
 
 
 class Kubelets:
@@ -59,6 +62,7 @@ class Kubelets:
         self._numbers = itertools.count()
         self._planned: set[tuple[str, str]] = set()
         self._pods: dict[str, Json] = {}
+        self._plugins: dict[str, device_plugin.Sharing] = {}  # by the uid of their pod, with what each has read
         self._stopped = threading.Event()
         self._stream: httpx.Response | None = None
         self._hands = ThreadPoolExecutor(4, thread_name_prefix="kubelets")
@@ -79,15 +83,26 @@ class Kubelets:
 
     # ---- nodes
 
-    def adopt(self, name: str, uid: str, address: str) -> None:
-        """A machine's kubelet runs from now on."""
+    def adopt(self, name: str, uid: str, address: str, *, plugin_late: float = 0.0, plugin_crashes: bool = False) -> None:
+        """A machine's kubelet runs from now on. Its device plugin, if it is a pod, is Ready so many seconds later, or crashes."""
         with self._lock:
             old = self._nodes.get(name)
-            self._nodes[name] = Node(name, uid, address, since=old.since + 1 if old else 0)
+            since, start = old.since + 1 if old else 0, _START + plugin_late
+            self._nodes[name] = Node(name, uid, address, since=since, plugin_start=start, plugin_crashes=plugin_crashes)
             pods = list(self._pods.values())
         self._do(lambda: kubelet.renew_lease(self._cluster.admin(), name, uid, self._world.clock.now(), create=True))
         for pod in pods:
             self._look(pod)
+
+    def equip(self, name: str, gpus: int) -> device_plugin.Sharing | None:
+        """The machine's driver has found its GPUs. How the pod of a device plugin that runs there shares them; None without one."""
+        with self._lock:
+            if name in self._nodes:
+                self._nodes[name].gpus = gpus
+            found = [
+                self._plugins[uid] for uid, pod in self._pods.items() if uid in self._plugins and pod["spec"]["nodeName"] == name
+            ]
+        return found[0] if found else None
 
     def silence(self, name: str) -> None:
         """The machine is gone or dead: nothing on it answers any more. The cluster notices :data:`SILENCE` seconds later."""
@@ -166,17 +181,19 @@ class Kubelets:
     def _forget(self, uid: str) -> None:
         with self._lock:
             self._pods.pop(uid, None)
+            self._plugins.pop(uid, None)
             self._planned = {entry for entry in self._planned if entry[0] != uid}
 
     def _look(self, pod: Json) -> None:
         """Plan what the pod's kubelet does next, once."""
         meta, status = pod["metadata"], pod.get("status") or {}
-        if self._alive(pod) is None or "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
+        node = self._alive(pod)
+        if node is None or "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
             return
         if meta.get("deletionTimestamp"):
             self._plan(pod, "delete", self._stop_seconds(pod), self._delete)
         elif status.get("phase", "Pending") == "Pending":
-            self._plan(pod, "run", _START, self._run)
+            self._plan(pod, "run", node.plugin_start if device_plugin.is_plugin(pod) else _START, self._run)
         elif (
             status.get("phase") == "Running" and (seconds := _seconds((meta.get("annotations") or {}).get(RUN_SECONDS))) is not None
         ):
@@ -222,11 +239,20 @@ class Kubelets:
 
     def _run(self, pod: Json) -> None:
         node = self._alive(pod)
-        if node is not None:
-            number = next(self._numbers)
-            address = f"10.244.{number // 250 % 250}.{number % 250 + 2}"
-            status = running_status(pod, node.address, address, kubelet.time_text(self._world.clock.now()))
-            self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": status}, kind=MERGE)
+        if node is None:
+            return
+        client, plugin = self._cluster.admin(), device_plugin.is_plugin(pod)
+        sharing = device_plugin.read_sharing(client, pod) if plugin else None
+        number = next(self._numbers)
+        address = f"10.244.{number // 250 % 250}.{number % 250 + 2}"
+        made = crashing_status if plugin and node.plugin_crashes else running_status
+        status = made(pod, node.address, address, kubelet.time_text(self._world.clock.now()))
+        client.call("PATCH", f"{_path(pod)}/status", {"status": status}, kind=MERGE)
+        if sharing is not None and not node.plugin_crashes:
+            with self._lock:
+                self._plugins[pod["metadata"]["uid"]] = sharing
+            if node.gpus:
+                kubelet.offer_gpus(client, node.name, node.gpus, sharing)
 
     def _finish(self, pod: Json) -> None:
         status = finished_status(pod, kubelet.time_text(self._world.clock.now()))
@@ -234,7 +260,12 @@ class Kubelets:
 
     def _delete(self, pod: Json) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        self._cluster.admin().call("DELETE", _path(pod), {**body, "preconditions": {"uid": pod["metadata"]["uid"]}})
+        client, node = self._cluster.admin(), self._alive(pod)
+        with self._lock:
+            sharing = self._plugins.pop(pod["metadata"]["uid"], None)
+        if sharing is not None and node is not None and node.gpus:
+            kubelet.lose_gpus(client, node.name, sharing)
+        client.call("DELETE", _path(pod), {**body, "preconditions": {"uid": pod["metadata"]["uid"]}})
 
     # ---- doing
 

@@ -32,6 +32,16 @@ def running_status(pod: Json, host: str, address: str, now: str) -> Json:
     }
 
 
+def crashing_status(pod: Json, host: str, address: str, now: str) -> Json:
+    """All containers have ended with an error, several times."""
+    status = running_status(pod, host, address, now)
+    back_off = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
+    for container in status["containerStatuses"]:
+        container.update(ready=False, started=False, restartCount=3, state=back_off)
+    bad = {kind: ("False", "ContainersNotReady") for kind in ("ContainersReady", "Ready")}
+    return {**status, "conditions": _conditions({"status": status}, bad, now)}
+
+
 def finished_status(pod: Json, now: str) -> Json:
     """All containers ended well just now."""
     started = (pod.get("status") or {}).get("startTime") or now

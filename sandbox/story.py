@@ -261,7 +261,8 @@ class Story(Obstacles):
             uid = kubelet.register(client, intent, address, self._machine.id, self._world.clock.now())
             if not self._lives():
                 raise Over
-            kubelets.adopt(intent.node_name, uid, address)
+            late = self._parts["plugin_late"].seconds if "plugin_late" in self._parts else 0.0
+            kubelets.adopt(intent.node_name, uid, address, plugin_late=late, plugin_crashes="plugin_crash" in self._parts)
             if not self._lives():  # ended between the two: silence() may have come too early
                 kubelets.silence(intent.node_name)
                 raise Over
@@ -346,21 +347,25 @@ class Story(Obstacles):
         self._pause(self._seconds("gpu"))
         gpus = self._parts["gpu_missing"].gpus if "gpu_missing" in self._parts else self._machine.offer.gpu_count
         if self._machine.offer.gpu_count:
-            self._device_plugin(intent)
-            kubelet.offer_gpus(client, intent.node_name, gpus)
-            self._note("gpu", f"{kubelet.GPU}: {gpus}")
+            sharing = self._device_plugin(intent, gpus)
+            if sharing is not None:
+                kubelet.offer_gpus(client, intent.node_name, gpus, sharing)
+                self._note("gpu", f"{kubelet.GPU}: {gpus * sharing.replicas}")
         self._note("done", "")
 
-    def _device_plugin(self, intent: Intent) -> None:
-        """Until a device plugin runs on the Node it shows no GPUs; a kubelet waits for it for ever."""
-        cluster, said = t.cast(Cluster, self._all.cluster), False
+    def _device_plugin(self, intent: Intent, gpus: int) -> device_plugin.Sharing | None:
+        """How the device plugin of the Node shares its GPUs. Until one runs there it shows none; a kubelet waits for it for ever. None when the
+        Node is gone."""
+        cluster, kubelets, said = t.cast(Cluster, self._all.cluster), self._all.kubelets, False
         while True:
+            if kubelets is not None and (sharing := kubelets.equip(intent.node_name, gpus)) is not None:
+                return sharing
             try:
                 if device_plugin.runs_on(cluster.admin(), intent.node_name):
-                    return
+                    return device_plugin.Sharing()
             except KubeError as error:
                 if error.status == 404:  # the Node was deleted; what is not a node shows nothing
-                    return
+                    return None
             if not said:
                 self._note("gpu", "no DaemonSet of a device plugin selects this node and tolerates its taints", failed=True)
                 said = True

@@ -13,6 +13,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from .auth import Call, expired
+from .daemon_sets import DaemonSets
 from .disruption import Budgets
 from .meta import moment, timestamp
 from .nodes import ready
@@ -39,13 +40,14 @@ class Controllers:
         self._grace = node_grace
         self._scheduler = Scheduler(api)
         self._call = Call(api.identity("system:kube-controller-manager", ["system:masters"]), "kube-controller-manager")
+        self._daemon_sets = DaemonSets(api, self._call)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._silent: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # nodes that pods name and that do not exist: since when
         self._tainted: dict[tuple[str, str, str], datetime] = {}  # NoExecute taints without a time: since when
         self._next_look = 0.0
-        self._seen_pods = self._seen_nodes = -1
+        self._seen = (-1, -1, -1)
 
     def start(self) -> None:
         if self._thread is None:
@@ -69,22 +71,23 @@ class Controllers:
                 _log.exception("a controller failed")
             store = self._api.store
             with store.lock:
-                if self._revisions() == (self._seen_pods, self._seen_nodes):
+                if self._revisions() == self._seen:
                     store.changed.wait(_PERIOD)
             self._stop.wait(_PAUSE)
 
-    def _revisions(self) -> tuple[int, int]:
+    def _revisions(self) -> tuple[int, int, int]:
         table = self._api.store.table
-        return table(("", "pods")).revision, table(("", "nodes")).revision
+        return table(("", "pods")).revision, table(("", "nodes")).revision, table(("apps", "daemonsets")).revision
 
     def run_once(self) -> None:
         """One round of everything."""
         before = self._revisions()
-        changed = before != (self._seen_pods, self._seen_nodes)
+        changed = before != self._seen
         if changed:
+            self._daemon_sets.run_once()
             self._scheduler.run_once()
             self._budgets()
-            self._seen_pods, self._seen_nodes = before
+            self._seen = before
         if changed or self._missing:
             self._collect()
         self._clean_tokens()

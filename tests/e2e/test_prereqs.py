@@ -133,16 +133,16 @@ def test_a_missing_device_plugin_is_told_with_what_to_install(run: t.Callable[..
     sandbox.kube.delete(f"{DAEMONS}/nvidia-device-plugin-daemonset").raise_for_status()
     for check in (True, False):
         told = run(check=check, **parts).failed()
-        assert "no DaemonSet of a device plugin" in told.words and "Install NVIDIA's device plugin" in told.words
+        assert "no DaemonSet of a device plugin" in told.words and "ansible-playbook tgp.gpu.device_plugin" in told.words
         assert "tgp.io/ephemeral" in told.words and told.count("changed") == 0
     assert "default/training: nobody would advertise its GPUs" in run(**parts, documents=str(DEMO)).failed().words
     assert run(**parts, prereqs_device_plugin=False).succeeded().count("changed") == 0
 
     plugin["metadata"] = {"name": "selective", "namespace": "kube-system"}
-    plugin["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "true"}
+    plugin["spec"]["template"]["spec"]["nodeSelector"] = {"feature.node.kubernetes.io/pci-10de.present": "true"}
     sandbox.kube.post(DAEMONS, json=plugin).raise_for_status()
     unknown = run(**parts).succeeded()
-    assert "kube-system/selective selects nodes by label nvidia.com/gpu.present" in unknown.words
+    assert "kube-system/selective selects nodes by label feature.node.kubernetes.io/pci-10de.present" in unknown.words
 
 
 def test_half_an_oauth_client_is_refused(run: t.Callable[..., Result]) -> None:

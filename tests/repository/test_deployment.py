@@ -24,6 +24,7 @@ from .tree import ROOT
 READERS = {"status", "report", "plan"}
 OUTSIDE = {
     "awx",
+    "device_plugin",
     "manifests",
     "prereqs",
     "takeover",

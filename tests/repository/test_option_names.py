@@ -33,6 +33,7 @@ OTHERWISE = {
     "operations/teardown/teardown.py": "reason {}",
     "documents/parse.py": "machine {}: the classes {} and {} both have it.",
     "documents/service.py": "is for lane service only. Set lanes: [service], or remove it.",  # a field
+    "planner/cluster_state.py": "replicas {}",  # of a pool
     "planner/claims/diff.py": "machine {} ({}: {})",
     "bootstrap/talos/push.py": "wait cannot be negative.",  # of talos_apply
     "talos/validation/rules.py": "machine is missing: a worker needs its machine section.",  # a section of the configuration

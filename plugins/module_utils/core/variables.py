@@ -23,20 +23,20 @@ OLD_NAMES_END = "0.3.0"
 # every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
 WORDS = frozenset(
     {
-        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds", "documents",
-        "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_type", "history", "history_path",
-        "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes",
-        "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price", "reason",
-        "refresh", "region", "rent", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user", "summary",
-        "talosconfig", "time_zone", "to_store", "until", "wait",
+        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds",
+        "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_type", "history",
+        "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode",
+        "node", "nodes", "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider",
+        "purchase_price", "reason", "refresh", "region", "render_to", "rent", "replicas", "since", "spot", "ssh_become",
+        "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user", "summary", "talosconfig", "time_zone", "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable
 # variables of roles begin so, and belong to whoever runs the role
 ROLES = frozenset(
     {
-        "apply", "awx", "check", "hub", "join", "join_kubelet", "launch", "loop", "node_drain", "node_join", "node_labels", "plan", "prereqs",
-        "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
+        "apply", "awx", "check", "device_plugin", "hub", "join", "join_kubelet", "launch", "loop", "node_drain", "node_join", "node_labels",
+        "plan", "prereqs", "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
     }
 )  # fmt: skip
 _LIKE = 0.8  # pol is like pool, tool is not

@@ -13,7 +13,13 @@ from datetime import datetime
 from ..core.clock import from_text
 from ..core.errors import ApiError, Conflict, InvalidInput, TgpError
 from ..model import DevicePlugin, DevicePlugins, Node, Taint
-from ..model.labels import EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_TYPE_LABEL, TOPOLOGY_REGION_LABEL, TOPOLOGY_ZONE_LABEL
+from ..model.labels import (
+    EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+    GPU_PRESENT_LABEL,
+    INSTANCE_TYPE_LABEL,
+    TOPOLOGY_REGION_LABEL,
+    TOPOLOGY_ZONE_LABEL,
+)
 from ..model.resources import NVIDIA_GPU
 from .client import Json, Kube
 from .pods import placement_of, whole
@@ -27,6 +33,7 @@ OWN_KEYS = frozenset(
         TOPOLOGY_REGION_LABEL,
         TOPOLOGY_ZONE_LABEL,
         EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+        GPU_PRESENT_LABEL,
         NVIDIA_GPU,
     }
 )

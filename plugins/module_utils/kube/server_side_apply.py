@@ -6,13 +6,24 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import typing as t
 
-from ..core.errors import Conflict, NotFound
+from ..core.errors import Conflict, NotFound, lazy
+from ..core.events import render
+from ..core.task import Task
+from ..model.labels import MANIFEST_HASH_ANNOTATION
 from .client import Json, Kube
+
+if t.TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy("yaml", "pyyaml")
 
 FIELD_MANAGER = "tgp.gpu"
 _OF_THE_SERVER = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
+_COLUMNS = {"kind": "kind", "namespace": "namespace", "name": "name", "result": "result"}
 _ESTABLISH_TRIES = 10  # a second apart: a new kind is served a moment after its definition is
 
 
@@ -38,6 +49,7 @@ def apply_objects(kube: Kube, objects: t.Sequence[Json], *, force: bool, dry_run
 
     ``dry_run`` lets the API server compute the result without storing it. An object whose namespace or kind would be created by the same run
     cannot be computed and is taken as it is written. Conflict when another field manager owns a field with another value, unless ``force``.
+    An object of :func:`with_hash` that the cluster has unchanged is only read.
     """
     kinds = _Kinds(kube)
     promised: set[tuple[str, str]] = set()  # kinds and namespaces that this run creates
@@ -68,10 +80,34 @@ def _promises(body: Json) -> t.Iterator[tuple[str, str]]:
 def _apply(kube: Kube, path: str, body: Json, *, force: bool, dry_run: bool) -> AppliedObject:
     meta = body["metadata"]
     before = kube.find(path)
+    if before is not None and _is_applied(before, body):
+        spec = _spec_of(before)
+        return AppliedObject(str(body["kind"]), str(meta.get("namespace") or ""), str(meta["name"]), spec, spec)
     after = kube.apply(path, body, FIELD_MANAGER, force=force, dry_run=dry_run)
     return AppliedObject(
         str(body["kind"]), str(meta.get("namespace") or ""), str(meta["name"]), before and _spec_of(before), _spec_of(after)
     )
+
+
+def with_hash(body: Json) -> Json:
+    """The object with a hash of itself among its annotations, which changes when a field is left out, too."""
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    meta = body["metadata"]
+    return {**body, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), MANIFEST_HASH_ANNOTATION: digest}}}
+
+
+def _is_applied(live: Json, body: Json) -> bool:
+    """Whether the cluster has this version, and nobody has changed a field of it since."""
+    return MANIFEST_HASH_ANNOTATION in (body["metadata"].get("annotations") or {}) and _includes(live, body)
+
+
+def _includes(live: t.Any, wanted: t.Any) -> bool:
+    """Whether every field that is wanted is there with its value. The API server adds defaults to mappings, and none to lists."""
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(key in live and _includes(live[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(live, list) and len(live) == len(wanted) and all(map(_includes, live, wanted))
+    return bool(live == wanted)
 
 
 def _spec_of(raw: Json) -> Json:
@@ -124,3 +160,24 @@ def conflict_sentence(error: Conflict) -> str:
     """Which fields of an object another manager owns, as the API server says it."""
     causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
     return ", ".join(f"{one.get('field')} ({one.get('message')})" for one in causes or []) or error.message
+
+
+def applied_result(task: Task, applied: t.Sequence[AppliedObject]) -> Json:
+    """Prints a row for each object; ``changed``, ``objects`` and, if it was asked for, ``diff`` of a module's result."""
+    rows = [{"kind": one.kind, "namespace": one.namespace, "name": one.name, "result": one.result} for one in applied]
+    for line in render(rows, _COLUMNS):
+        task.progress(line)
+    result: Json = {"changed": any(one.result != "unchanged" for one in applied), "objects": rows}
+    if task.diff_mode:
+        result["diff"] = [_difference(one) for one in applied if one.result != "unchanged"]
+    return result
+
+
+def _difference(one: AppliedObject) -> dict[str, str]:
+    name = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": "" if one.before is None else yaml.safe_dump(one.before),
+        "after": yaml.safe_dump(one.after),
+    }

@@ -27,6 +27,12 @@ REGION_LABEL = "tgp.io/region"
 SPOT_LABEL = "tgp.io/spot"
 RELIABILITY_LABEL = "tgp.io/reliability"
 
+# ---- The device plugin that we install
+
+PLUGIN_CONFIG_LABEL = "tgp.io/device-plugin-config"
+CONFIG_CHECKSUM_ANNOTATION = "tgp.io/config-checksum"
+MANIFEST_HASH_ANNOTATION = "tgp.io/manifest-hash"
+
 # ---- Labels of our records, tokens and Services
 
 CLAIM_LABEL = "tgp.io/claim"
@@ -37,6 +43,7 @@ NODE_LABEL = "tgp.io/node"
 BOOTSTRAP_TOKEN_LABEL = "tgp.io/bootstrap-token"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 GPU_TEST_LABEL = "tgp.io/gpu-test"
+APP_NAME_LABEL = "app.kubernetes.io/name"
 
 # ---- Annotations of nodes and pods
 
@@ -84,7 +91,9 @@ BETA_ZONE_LABEL = "failure-domain.beta.kubernetes.io/zone"
 EXCLUDE_FROM_LOAD_BALANCERS_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
 
-# ---- NVIDIA: labels of nodes
+POD_SECURITY_LABELS = tuple(f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn"))
+
+# ---- NVIDIA: labels
 
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
 DEVICE_PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"

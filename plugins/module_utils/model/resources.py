@@ -7,6 +7,7 @@ from __future__ import annotations
 
 NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
+SHARED_GPU = f"{NVIDIA_GPU}.shared"
 NEUTRAL_GPU = "tgp.io/gpu"
 """What ``capacity`` of a Node offers beside the vendor's resource, so that a pod need not name a vendor."""
 GPU_RESOURCES = (NVIDIA_GPU, AMD_GPU, NEUTRAL_GPU)

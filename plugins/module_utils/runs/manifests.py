@@ -11,13 +11,12 @@ import os
 import typing as t
 from pathlib import Path
 
-from ..core import files
 from ..core.errors import Conflict, InvalidInput, lazy
-from ..core.events import render
 from ..core.task import Task
 from ..kube.auth.credentials import connect
 from ..kube.client import Json
-from ..kube.server_side_apply import AppliedObject, apply_objects, conflict_sentence
+from ..kube.server_side_apply import applied_result, apply_objects, conflict_sentence
+from ..operations.write_files import NewFile, write_files
 
 if t.TYPE_CHECKING:
     import yaml
@@ -34,7 +33,6 @@ _SHORT = {
     "requirements-controller": "requirements-controller.txt",
 }
 _FOLDERS = ("examples", "files", "schemas")
-_COLUMNS = {"kind": "kind", "namespace": "namespace", "name": "name", "result": "result"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +76,11 @@ def manifests_run(task: Task) -> dict[str, t.Any]:
     if folder:
         places = {file: Path(folder).expanduser() / file.target for file in chosen}
         rows = [{**row, "path": str(place)} for row, place in zip(result["files"], places.values(), strict=True)]
-        return {**result, "files": rows, **_write(task, places)}
+        return {
+            **result,
+            "files": rows,
+            **write_files(task, {place: NewFile(file.data, file.executable) for file, place in places.items()}),
+        }
     for file in chosen:
         for line in (f"# {file.path}", *file.text.splitlines(), ""):
             task.progress(line)
@@ -128,57 +130,6 @@ def _chosen(task: Task, root: Path, paths: t.Sequence[str], names: t.Sequence[st
     return [InstalledFile(path, (root / path).read_bytes(), os.access(root / path, os.X_OK)) for path in chosen]
 
 
-# ---- into a folder
-
-
-def _write(task: Task, places: t.Mapping[InstalledFile, Path]) -> dict[str, t.Any]:
-    """Files that are there with the same content stay. One with another content is the user's own: it is replaced only by force."""
-    before = {file: _read(place) for file, place in places.items()}
-    missing = [file for file, content in before.items() if content is None]
-    different = [file for file, content in before.items() if content not in (None, file.data)]
-    if different and not task.params["force"]:
-        raise InvalidInput(
-            f"{', '.join(str(places[file]) for file in different)}: the file exists with another content.",
-            remedy=f"Choose another folder, or replace the file with {task.called('force')}=true.",
-        )
-    for file in (*missing, *different):
-        if not task.check_mode:
-            _folder(places[file].parent)
-            files.replace(str(places[file]), file.data, 0o755 if file.executable else 0o644)
-        task.progress(f"  {'would write' if task.check_mode else 'written'} {places[file]}")
-    for file, content in before.items():
-        if content == file.data:
-            task.progress(f"  unchanged {places[file]}")
-    result: dict[str, t.Any] = {"changed": bool(missing or different)}
-    if task.diff_mode:
-        result["diff"] = [
-            {
-                "before_header": str(places[file]),
-                "after_header": str(places[file]),
-                "before": (before[file] or b"").decode("utf-8", "replace"),
-                "after": file.text,
-            }
-            for file in (*missing, *different)
-        ]
-    return result
-
-
-def _folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be made: {error.strerror}.", remedy="Choose another folder.") from error
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.", remedy="Choose another folder.") from error
-
-
 # ---- into the cluster
 
 
@@ -196,13 +147,7 @@ def _apply(task: Task, chosen: t.Sequence[InstalledFile]) -> dict[str, t.Any]:
         ) from error
     finally:
         kube.close()
-    rows = [{"kind": one.kind, "namespace": one.namespace, "name": one.name, "result": one.result} for one in applied]
-    for line in render(rows, _COLUMNS):
-        task.progress(line)
-    result: dict[str, t.Any] = {"changed": any(one.result != "unchanged" for one in applied), "objects": rows}
-    if task.diff_mode:
-        result["diff"] = [_difference(one) for one in applied if one.result != "unchanged"]
-    return result
+    return applied_result(task, applied)
 
 
 def _objects(file: InstalledFile) -> list[Json]:
@@ -218,13 +163,3 @@ def _objects(file: InstalledFile) -> list[Json]:
 
 def _is_object(document: t.Any) -> bool:
     return isinstance(document, dict) and {"apiVersion", "kind", "metadata"} <= set(document) and "name" in document["metadata"]
-
-
-def _difference(one: AppliedObject) -> dict[str, str]:
-    name = f"{one.kind} {one.namespace}/{one.name}" if one.namespace else f"{one.kind} {one.name}"
-    return {
-        "before_header": name,
-        "after_header": name,
-        "before": "" if one.before is None else yaml.safe_dump(one.before),
-        "after": yaml.safe_dump(one.after),
-    }

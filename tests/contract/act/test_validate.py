@@ -43,7 +43,9 @@ def test_L17_the_device_plugin_alone_has_three_answers(build: t.Callable[..., Ri
     assert [one["status"] for one in caught.value.result["checks"]] == ["NO"]  # type: ignore[attr-defined]
     body = device_plugin.manifest()
     body["metadata"]["name"] = "for-one-pool"
-    body["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "true"} if documents else {"tgp.io/nodepool": "x"}
+    body["spec"]["template"]["spec"]["nodeSelector"] = (
+        {"feature.node.kubernetes.io/pci-10de.present": "true"} if documents else {"tgp.io/nodepool": "x"}
+    )
     rig.kube("POST", DAEMONS, body)
     [open_question] = rig.run("validate", only="device plugin")["checks"]
     assert open_question["status"] == "warn" and "kube-system/for-one-pool selects nodes by label" in open_question["warnings"][0]

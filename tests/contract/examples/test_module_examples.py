@@ -29,6 +29,7 @@ MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py
 ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machines are switched off at last
     "fleet_validate",
     "manifests",
+    "device_plugin",
     "fleet_plan",
     "fleet_launch",
     "fleet_join",

@@ -15,9 +15,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Machine,
     NodeTerm,
     Placement,
+    Requirement,
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 
 from .build import CloudChoice, decide, node, node_class, of, offer, pool, seen, specs
@@ -47,6 +49,7 @@ def term(key: str, operator: str, *values: str) -> tuple[NodeTerm, ...]:
         (plugins(selector=(("tgp.io/nodepool", "q"),)), NONE),
         (plugins(selector=(("nvidia.com/gpu.deploy.device-plugin", "true"),)), UNKNOWN),
         (plugins(selector=(("nvidia.com/gpu.present", "true"),), tolerations=STOCK), NONE),
+        (plugins(selector=(("nvidia.com/gpu.present", "true"),)), YES),
         (plugins(terms=term("feature.node.kubernetes.io/pci-10de.present", "In", "true")), UNKNOWN),
         (plugins(terms=term("tgp.io/provisioned", "Exists")), YES),
         (plugins(terms=term("kubernetes.io/os", "NotIn", "linux")), NONE),
@@ -55,6 +58,15 @@ def term(key: str, operator: str, *values: str) -> tuple[NodeTerm, ...]:
 )
 def test_three_answers(found: DevicePlugins | None, word: str) -> None:
     assert answer(pool(), node_class(), found, (), GPU_RESOURCES).word == word
+
+
+def test_S4_24_nodes_with_nvidia_gpus_have_the_label_that_our_plugin_selects_by() -> None:
+    ours = plugins(selector=(("nvidia.com/gpu.present", "true"),))
+    assert answer(pool(), node_class(gpu_types=("A10", "MI300X")), ours, (), GPU_RESOURCES).word == UNKNOWN
+    amd = pool(requirements=(Requirement("tgp.io/gpu-type", "In", ("MI300X",)),))
+    assert answer(amd, node_class(), ours, (), GPU_RESOURCES).word == UNKNOWN
+    labels = [capacity.offer_labels(offer(model=model), "lambda", "default/p", "c", "id") for model in ("A10", "MI300X")]
+    assert [one.get("nvidia.com/gpu.present") for one in labels] == ["true", None]
 
 
 def test_pools_without_gpus_to_wait_for_are_not_concerned() -> None:

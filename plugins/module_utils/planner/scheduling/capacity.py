@@ -20,6 +20,7 @@ from ...model.labels import (
     EPHEMERAL_TAINT,
     GPU_COUNT_LABEL,
     GPU_MEMORY_LABEL,
+    GPU_PRESENT_LABEL,
     GPU_TYPE_LABEL,
     INITIALIZING_TAINT,
     INSTANCE_ID_LABEL,
@@ -35,7 +36,7 @@ from ...model.labels import (
     TOPOLOGY_REGION_LABEL,
 )
 from ...model.names import label_value
-from ...model.resources import NEUTRAL_GPU
+from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
 from ..provisioning import limits
 from .binpacking import Bin
 from .node_affinity import KEEPS_OFF
@@ -165,6 +166,7 @@ def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_i
         GPU_TYPE_LABEL: label_value(offer.model),
         GPU_COUNT_LABEL: str(offer.gpu_count),
         GPU_MEMORY_LABEL: str(offer.gpu_memory_mib) if offer.gpu_memory_mib else "",
+        GPU_PRESENT_LABEL: "true" if offer.gpu_count and limits.gpu_resource(offer.model) == NVIDIA_GPU else "",
         REGION_LABEL: label_value(offer.region),
         SPOT_LABEL: "true" if offer.spot else "false",
         INSTANCE_TYPE_LABEL: label_value(offer.instance_type),

@@ -11,14 +11,28 @@ import dataclasses
 import typing as t
 
 from ...model import DevicePlugin, DevicePlugins, Expression, Node, NodeClass, Placement, Pool, Taint
-from ...model.labels import BETA_OS_LABEL, NODECLASS_LABEL, NODEPOOL_LABEL, OS_LABEL, PROVISIONED_LABEL
+from ...model.labels import (
+    BETA_OS_LABEL,
+    GPU_PRESENT_LABEL,
+    GPU_TYPE_LABEL,
+    NODECLASS_LABEL,
+    NODEPOOL_LABEL,
+    OS_LABEL,
+    PROVISIONED_LABEL,
+)
 from ...model.names import label_value
+from ...model.resources import NVIDIA_GPU
+from ..provisioning.limits import gpu_resource
 from . import capacity
 from .binpacking import shown
 from .node_affinity import against_taints, holds
 
 YES, NONE, UNKNOWN = "yes", "none", "unknown"
-_REMEDY = "Install NVIDIA's device plugin with tolerations for {taints}, or set gpuWait: none in the pool."
+INSTALL = "ansible-playbook tgp.gpu.device_plugin -e tgp_documents=..."
+_REMEDY = (
+    f"Install NVIDIA's device plugin with tolerations for {{taints}}: {INSTALL} with the documents of your pools. Or set gpuWait: none in "
+    "the pool."
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,9 +100,16 @@ def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
         NODEPOOL_LABEL: label_value(pool.name),
         NODECLASS_LABEL: label_value(node_class.name),
         PROVISIONED_LABEL: "true",
+        GPU_PRESENT_LABEL: "true" if _nvidia(pool, node_class) else "",
     }
     ours = {key: value for key, value in ours.items() if value}
     return {**ours, **pool.labels, OS_LABEL: "linux", BETA_OS_LABEL: "linux"}
+
+
+def _nvidia(pool: Pool, node_class: NodeClass) -> bool:
+    """Whether all GPUs that the pool may get are NVIDIA's: no model of another vendor is named."""
+    named = [value for one in pool.requirements if one.key == GPU_TYPE_LABEL and one.operator == "In" for value in one.values]
+    return all(gpu_resource(model) == NVIDIA_GPU for model in (*node_class.gpu_types, *named))
 
 
 def _selects(placement: Placement, labels: t.Mapping[str, str]) -> tuple[str, str]:

@@ -1,0 +1,190 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module ``device_plugin`` against an API server: applied once, drift, neighbours, waiting, and the folder for kustomize."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.modules import device_plugin
+
+from sandbox import device_plugin as plugin_of_others
+
+from .conftest import Cluster
+
+NAMESPACE = "gpu-device-plugin"
+SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CONFIG = f"/api/v1/namespaces/{NAMESPACE}/configmaps/nvidia-device-plugin-config"
+OTHERS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+GPU_NODE = {"nvidia.com/gpu.present": "true", "tgp.io/gpu-count": "2"}
+Json = dict[str, t.Any]
+
+
+@pytest.fixture
+def speed() -> float:
+    return 50.0
+
+
+@pytest.fixture
+def run(cluster: Cluster, served: Path) -> t.Callable[..., Json]:
+    """The module's result; it waits in the cluster's time."""
+
+    def executed(*, check: bool = False, **params: t.Any) -> Json:
+        given = {name: option.get("default") for name, option in device_plugin.SPEC["argument_spec"].items()}
+        task = Task(
+            {**copy.deepcopy(given), "kubeconfig": str(served), **params}, check_mode=check, diff_mode=True, clock=cluster.clock
+        )
+        return execute(device_plugin.SPEC, device_plugin.run, task, "device_plugin")
+
+    return executed
+
+
+def results(found: Json) -> dict[str, str]:
+    assert not found.get("failed"), found["msg"]
+    return {f"{one['kind']} {one['name']}": one["result"] for one in found["objects"]}
+
+
+def ready(cluster: Cluster, capacity: int) -> None:
+    """What a kubelet does: the plugin's pods become Ready, and the node shows its GPUs."""
+    for pod in cluster.must("GET", PODS)["items"]:
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        cluster.must("PATCH", f"{PODS}/{pod['metadata']['name']}/status", {"status": status})
+    cluster.report("n1", gpus=capacity)
+
+
+def test_S4_07_it_is_applied_once_and_a_second_run_only_reads(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    foreseen = run(replicas=4, check=True)
+    assert set(results(foreseen).values()) == {"created"} and cluster.read(SETS) == {
+        **t.cast("Json", cluster.read(SETS)),
+        "items": [],
+    }
+    first = run(replicas=4)
+    assert results(first) == results(foreseen) and len(first["diff"]) == 5 and first["nodes"] == []
+    before = cluster.writes()
+    for again in (run(replicas=4), run(replicas=4, check=True)):
+        assert set(results(again).values()) == {"unchanged"} and not again["changed"] and again["diff"] == []
+    assert cluster.writes() == before
+
+
+def test_drift_is_taken_back_and_a_field_that_is_not_wanted_any_more_goes(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    run(replicas=4, talos_version="1.13.9")
+    cluster.must("PATCH", f"{SETS}/nvidia-device-plugin", {"metadata": {"labels": {"app.kubernetes.io/name": "x"}}})
+    told = run(replicas=4, talos_version="1.13.9")
+    assert told["failed"] and "app.kubernetes.io/name" in told["msg"] and "force=true" in told["msg"]
+    changed = run(replicas=4, talos_version="1.13.9", force=True)
+    assert [name for name, result in results(changed).items() if result != "unchanged"] == ["DaemonSet nvidia-device-plugin"]
+    without = run(replicas=4)
+    assert results(without)["DaemonSet nvidia-device-plugin"] == "changed"
+    assert "NVIDIA_CDI_HOOK_PATH" not in str(cluster.read(f"{SETS}/nvidia-device-plugin"))
+
+
+def test_a_configuration_that_is_taken_out_goes_with_its_daemon_set(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    run(replicas=4, configs={"whole": 1})
+    assert set(t.cast("Json", cluster.read(CONFIG))["data"]) == {"config.yaml", "whole"}
+    assert results(run(replicas=4, check=True))["DaemonSet nvidia-device-plugin-whole"] == "removed"
+    cluster.must("POST", SETS, {**plugin_of_others.manifest(), "metadata": {"name": "exporter", "namespace": NAMESPACE}})
+    assert results(run(replicas=4, force=True))["DaemonSet nvidia-device-plugin-whole"] == "removed"
+    assert [one["metadata"]["name"] for one in cluster.must("GET", SETS)["items"]] == ["exporter", "nvidia-device-plugin"]
+    assert set(t.cast("Json", cluster.read(CONFIG))["data"]) == {"config.yaml"}
+
+
+def test_S4_27_nothing_is_installed_beside_another_plugin(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    cluster.must("POST", OTHERS, plugin_of_others.manifest())
+    before = cluster.writes()
+    told = run(replicas=4)
+    assert told["failed"] and "kubectl delete daemonset nvidia-device-plugin-daemonset --namespace kube-system" in told["msg"]
+    assert cluster.writes() == before
+    assert set(results(run(replicas=4, force=True)).values()) == {"created"}
+
+
+def test_S4_08_S4_10_it_waits_until_the_node_shows_gpus_times_replicas(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    cluster.node("n1", labels=GPU_NODE)
+    late = run(replicas=4, timeout=20)
+    assert late["failed"] and late["error"]["kind"] == "timeout" and late["changed"]
+    assert "not ready after 20 s" in late["msg"] and "node n1: pod nvidia-device-plugin-" in late["msg"]
+    assert "n1 shows 0 nvidia.com/gpu instead of 8" in late["msg"]
+
+    ready(cluster, 2)
+    wrong = run(replicas=4, timeout=20)
+    assert "n1 shows 2 nvidia.com/gpu instead of 8 (2 GPUs x replicas): its plugin runs with another configuration" in wrong["msg"]
+    assert [one["capacity"] for one in wrong["nodes"]] == [2]
+
+    ready(cluster, 8)
+    good = run(replicas=4, timeout=20)
+    assert not good.get("failed") and not good["changed"]
+    (node,) = good["nodes"]
+    assert (node["name"], node["gpus"], node["capacity"]) == ("n1", 2, 8)
+
+
+def test_a_change_of_the_configuration_replaces_the_pods(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    cluster.node("n1", labels=GPU_NODE)
+    run(replicas=4, timeout=0)
+    cluster.clock.sleep(20)
+    ready(cluster, 8)
+    (old,) = cluster.must("GET", PODS)["items"]
+    told = run(replicas=2, timeout=20)
+    assert told["failed"] and told["changed"] and results({**told, "failed": False})["DaemonSet nvidia-device-plugin"] == "changed"
+    pods = cluster.must("GET", PODS)["items"]
+    assert [
+        pod for pod in pods if pod["metadata"]["uid"] == old["metadata"]["uid"] and "deletionTimestamp" not in pod["metadata"]
+    ] == []
+
+
+def test_a_folder_needs_no_cluster(run: t.Callable[..., Json], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    written = run(replicas=4, render_to=str(folder), kubeconfig="/nowhere")
+    assert written["changed"] and written["objects"] == [] and len(written["files"]) == len(list(folder.iterdir())) == 6
+    assert not run(replicas=4, render_to=str(folder), kubeconfig="/nowhere")["changed"]
+    assert "force=true" in run(replicas=2, render_to=str(folder))["msg"]
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    kinds = [yaml.safe_load((folder / name).read_text())["kind"] for name in kustomization["resources"]]
+    assert kinds == ["Namespace", "RuntimeClass", "ConfigMap", "DaemonSet", "Service"]
+
+
+def pools(**template: t.Any) -> list[Json]:
+    node_class = {
+        "apiVersion": "tgp.io/v1",
+        "kind": "GPUNodeClass",
+        "metadata": {"name": "c"},
+        "spec": {"providers": [{"name": "lambda"}]},
+    }
+    inner = {"taints": [{"key": "team", "value": "vision", "effect": "NoSchedule"}]}
+    spec = {"nodeClassRef": {"name": "c"}, "template": {"metadata": template, "spec": inner}, "timeSlicing": {"replicas": 4}}
+    return [node_class, {"apiVersion": "tgp.io/v1", "kind": "GPUNodePool", "metadata": {"name": "p"}, "spec": spec}]
+
+
+def test_the_pools_of_the_documents_decide_replicas_and_tolerations(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    assert not run(documents=pools()).get("failed")
+    assert "replicas: 4" in t.cast("Json", cluster.read(CONFIG))["data"]["config.yaml"]
+    spec = t.cast("Json", cluster.read(f"{SETS}/nvidia-device-plugin"))["spec"]["template"]["spec"]
+    assert {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"} in spec["tolerations"]
+    assert "p: its timeSlicing makes 4 nvidia.com/gpu of each GPU, and the default" in run(documents=pools(), replicas=2)["msg"]
+    labelled = pools(labels={"nvidia.com/device-plugin.config": "quarters"})
+    assert not run(documents=labelled, replicas=1, configs={"quarters": 4}).get("failed")
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"replicas": 0}, "replicas: 0 is too small"),
+        ({"replicas": 2, "config": {"version": "v1"}}, "replicas and config exclude each other"),
+        ({"config": {"version": "v1", "sharring": {}}}, "sharring: unknown field. Did you mean sharing?"),
+        ({"config": "/nowhere.yaml"}, "config: /nowhere.yaml cannot be read"),
+        ({"config": 4}, "config: a mapping or the path of a file is needed, not 4"),
+        ({"configs": {"A100": 4}}, "'A100' is not a name for a configuration"),
+        ({"configs": {"whole": 0}}, "configs: whole: a mapping or the path of a file is needed"),
+        ({"talos_version": "new"}, "talos_version: 'new' is not a release of Talos"),
+    ],
+)
+def test_wrong_options_end_it_before_anything_is_done(
+    run: t.Callable[..., Json], cluster: Cluster, params: Json, words: str
+) -> None:
+    told = run(**params)
+    assert told["failed"] and words in told["msg"] and cluster.writes() == []
