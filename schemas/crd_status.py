@@ -160,8 +160,23 @@ _COLUMNS: dict[str, list[tuple[str, str, str, int]]] = {
 }
 
 
+#: what the API server shows until the first run writes: without a condition kstatus takes an object for current, and nobody waits
+_NEW: Schema = {
+    "type": "Ready",
+    "status": "Unknown",
+    "reason": "Pending",
+    "message": "No run has read the object yet.",
+    "lastTransitionTime": "1970-01-01T00:00:00Z",
+}
+
+
 def status(kind: str) -> Schema:
-    return {"type": "object", "description": "written by the runs of tgp.gpu", "properties": STATUS[kind]}
+    return {
+        "type": "object",
+        "description": "written by the runs of tgp.gpu",
+        "properties": STATUS[kind],
+        "default": {"conditions": [_NEW]},
+    }
 
 
 def columns(kind: str) -> list[dict[str, t.Any]]:

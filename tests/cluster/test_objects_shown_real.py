@@ -133,7 +133,7 @@ def test_S1_09_objects_are_shown_before_while_and_after_machines_come(
     desk.kubectl("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": documents(stage)}))
     desk.kubectl("scale", POOL, "--replicas=1")
     desk.kubectl("get", "gpu", "-A")
-    assert set(desk.verdicts().values()) == {"Current"}, "nobody has looked at them yet"
+    assert set(desk.verdicts().values()) == {"InProgress"}, "nobody has looked at them yet"
 
     stage.autoscale().succeeded()
     desk.kubectl("get", "gpu", "-A")

@@ -35,7 +35,6 @@ FIELDS = {
     "Kustomization": {
         "interval": str, "dependsOn": [{"name": str}], "sourceRef": {"kind": str, "name": str}, "path": str, "prune": bool, "wait": bool,
         "timeout": str, "healthChecks": [{"apiVersion": str, "kind": str, "name": str, "namespace": str}],
-        "healthCheckExprs": [{"apiVersion": str, "kind": str, "current": str, "inProgress": str, "failed": str}],
     },
 }  # fmt: skip
 

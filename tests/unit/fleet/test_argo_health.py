@@ -14,6 +14,8 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Pause, Phase, Plan, Shortfall
 from lupa import lua51
 
+from schemas.crd_status import status
+
 from .build import NOON, node, seen
 from .test_object_status import POOL, machine, of, wanted
 
@@ -48,6 +50,7 @@ def pool(world: t.Any, plan: Plan = Plan(), **facts: t.Any) -> dict[str, t.Any]:
     [
         (None, {}, "Progressing", "No run has written a status yet."),
         ({"observedGeneration": 3}, {}, "Progressing", "No run has written a status yet."),
+        (status("GPUNodePool")["default"], {}, "Progressing", "No run has written a status yet."),
         (pool(seen(**MACHINES), replicas=2), {"generation": 4}, "Progressing", "earlier version"),
         (pool(seen(**MACHINES), replicas=2), {}, "Healthy", "2 of 2 machines are ready."),
         (pool(seen()), {}, "Healthy", "No machine is asked for."),
@@ -58,8 +61,8 @@ def pool(world: t.Any, plan: Plan = Plan(), **facts: t.Any) -> dict[str, t.Any]:
         (pool(seen(**MACHINES), replicas=2), {"deletionTimestamp": "2026-11-01T00:00:00Z"}, "Progressing", "being deleted"),
     ],
     ids=[
-        "no status", "no conditions", "generation behind", "ready", "asks for nothing", "launching", "no capacity", "stalled", "paused",
-        "terminating",
+        "no status", "no conditions", "by default", "generation behind", "ready", "asks for nothing", "launching", "no capacity", "stalled",
+        "paused", "terminating",
     ],
 )  # fmt: skip
 def test_argo_cd_shows_the_health_of_a_pool(
