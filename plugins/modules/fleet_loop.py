@@ -59,7 +59,7 @@ looks:
   description: How often it looked.
   type: int
   returned: outside check mode
-skipped:
+skipped_looks:
   description: In how many of them another run held the lock.
   type: int
   returned: outside check mode

@@ -41,7 +41,7 @@ _SLICE = 0.25  # real seconds in which a signal, or the death of the parent, is 
 
 
 def loop_run(task: Task) -> dict[str, t.Any]:
-    """The result of fleet_loop: ``looks``, ``skipped`` (another run was at work), ``failed_looks``, ``launched`` and ``gone``."""
+    """The result of fleet_loop: ``looks``, ``skipped_looks`` (another run was at work), ``failed_looks``, ``launched``, ``gone``."""
     for name in ("interval", "full_interval"):
         if task.params[name] < 1:
             raise InvalidInput(f"{task.called(name)} is {task.params[name]}.", remedy="Give a number of seconds, 1 or more.")
@@ -62,7 +62,7 @@ class Loop:
         self._teller = Teller(task)
         self._waker: Waker | None = None
         self._watch_again: datetime | None = None
-        self._counts = {"looks": 0, "skipped": 0, "failed_looks": 0, "launched": 0, "gone": 0}
+        self._counts = {"looks": 0, "skipped_looks": 0, "failed_looks": 0, "launched": 0, "gone": 0}
 
     def once(self) -> dict[str, t.Any]:
         """One look that shows what would be done."""
@@ -102,7 +102,7 @@ class Loop:
         run_id = plan["run_id"]
         try:
             if plan["outcome"] == "lock_busy":
-                self._counts["skipped"] += 1
+                self._counts["skipped_looks"] += 1
                 self._teller.busy(plan["msg"])
             else:
                 self._teller.looked(plan, lines)

@@ -87,7 +87,7 @@ def test_S2_08_a_pod_gets_its_machine_and_the_machine_goes_in_one_loop(rig: Rig)
 
 def test_S2_08_nothing_is_asked_and_nothing_is_said_while_nothing_happens(rig: Rig) -> None:
     result = rig.run("loop", interval=10, full_interval=60, ticks=3)
-    assert (result["looks"], result["skipped"], result["failed_looks"], result["changed"]) == (3, 0, 0, False)
+    assert (result["looks"], result["skipped_looks"], result["failed_looks"], result["changed"]) == (3, 0, 0, False)
     assert len(rig.lines) == 3, rig.lines  # two pools, and that it ended
     writes = rig.writes()
     began = rig.clock.now()
@@ -151,7 +151,7 @@ def test_while_another_run_is_at_work_it_skips_and_says_so_once(rig: Rig) -> Non
     other = rig.plan("provision", pools=["training"], nodes=0)
     ask(rig, "train")
     result = rig.run("loop", interval=5, full_interval=5, ticks=3)
-    assert result["skipped"] == 3 and len(said(rig, "skipped")) == 1 and rig.creates() == 0
+    assert result["skipped_looks"] == 3 and len(said(rig, "skipped")) == 1 and rig.creates() == 0
     rig.unlock(other["run_id"])
     assert rig.run("loop", interval=5, full_interval=5, ticks=1)["launched"] == 1
 
