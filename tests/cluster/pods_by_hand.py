@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stands in for the kubelet of the chart's pods: runs their command here, with their files, environment and account, and reports the end.
 
-The image is this checkout. What a pod finds below /etc/tgp and /tmp is in a folder of its own, and paths are rewritten to it.
+The image is this checkout. What a pod finds below /etc/tgp and /tmp is in a folder of its own, and paths are rewritten to it. A pod that
+restarts always runs beside the others, is given changes of its ConfigMaps, and has its grace period when it is deleted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ from .helm_cli import SPACE
 from .plane import Plane
 
 Object = dict[str, t.Any]
+_PATIENCE = 60.0  # seconds; no grace period is longer here
 _PODS = f"/api/v1/namespaces/{SPACE}/pods"
 
 
@@ -35,12 +38,49 @@ class Ran:
     output: str
 
 
+class Pod:
+    """A pod at work. It may be killed, as with its host."""
+
+    def __init__(self, command: list[str], folder: pathlib.Path, environment: dict[str, str], spec: Object) -> None:
+        (self.container,) = spec["containers"]
+        self.folder, self.spec = folder, spec
+        self._log = folder / "log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def is_at_work(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """It and its host are gone at once: nobody tells it, and nothing of it goes on."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def end(self) -> Ran:
+        """As its deletion does: SIGTERM to the main process, and SIGKILL when its grace period is over."""
+        if self.is_at_work():
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            status = self._process.wait(min(self.spec["terminationGracePeriodSeconds"], _PATIENCE))
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = -signal.SIGKILL
+        return Ran(self.container["name"], self.spec["serviceAccountName"], status, self.said)
+
+
 class Kubelet:
     """``with Kubelet(plane, folder, environment) as kubelet``. ``environment``: what the sandbox says of clouds and mesh."""
 
     def __init__(self, plane: Plane, folder: pathlib.Path, environment: t.Mapping[str, str]) -> None:
         self._plane, self._folder, self._environment = plane, folder, environment
         self.ran: list[Ran] = []
+        self.working: dict[str, Pod] = {}  # those that restart always, by uid
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="kubelet", daemon=True)
 
@@ -51,6 +91,9 @@ class Kubelet:
     def __exit__(self, *_error: object) -> None:
         self._stop.set()
         self._thread.join()
+        for pod in self.working.values():
+            if pod.is_at_work():
+                pod.kill()
 
     def last(self, name: str) -> Ran:
         return next(one for one in reversed(self.ran) if one.name == name)
@@ -58,42 +101,34 @@ class Kubelet:
     def _watch(self) -> None:
         begun: set[str] = set()
         while not self._stop.wait(0.2):
-            for pod in self._plane.get(_PODS)["items"]:
-                uid = pod["metadata"]["uid"]
+            there = {pod["metadata"]["uid"]: pod for pod in self._plane.get(_PODS)["items"]}
+            for uid, pod in there.items():
                 if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "tgp-gpu" and uid not in begun:
                     begun.add(uid)
                     self._run(pod, self._folder / uid)
+            for uid, work in list(self.working.items()):
+                if uid in there:
+                    self._mount(work.spec, work.folder)
+                else:
+                    self.ran.append(self.working.pop(uid).end())
 
     def _run(self, pod: Object, folder: pathlib.Path) -> None:
         spec = pod["spec"]
         (container,) = spec["containers"]
-        volumes = {one["name"]: one for one in spec["volumes"]}
-        places = {one["mountPath"]: folder / one["name"] for one in container["volumeMounts"]}
-        for one in container["volumeMounts"]:
-            self._fill(volumes.get(one["name"], {}), folder / one["name"])
-
-        mounted = re.compile("|".join(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in places))
-
-        def here(text: str) -> str:
-            return mounted.sub(lambda found: str(places[found[0]]), text)
-
-        account = spec["serviceAccountName"]
-        token = self._plane.create(
-            f"/api/v1/namespaces/{SPACE}/serviceaccounts/{account}/token", {"spec": {"expirationSeconds": 3600}}
-        )
-        kubeconfig = self._plane.write_kubeconfig(account, {"token": token["status"]["token"]}, folder)
-        own = {one["name"]: here(one["value"]) for one in container["env"]}
-        program, *words = [here(word) for word in container["command"]]
+        command, environment = self._prepare(spec, folder)
+        if spec["restartPolicy"] == "Always":
+            self.working[pod["metadata"]["uid"]] = Pod(command, folder, environment, spec)
+            return
         done = subprocess.run(
-            [str(pathlib.Path(sys.executable).parent / program), *words],
+            command,
             cwd=folder,
-            env={**self._environment, **own, "KUBECONFIG": str(kubeconfig), "PATH": os.environ["PATH"]},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
-        self.ran.append(Ran(container["name"], account, done.returncode, done.stdout))
+        self.ran.append(Ran(container["name"], spec["serviceAccountName"], done.returncode, done.stdout))
         ended = {"terminated": {"exitCode": done.returncode}}
         status = {
             "phase": "Failed" if done.returncode else "Succeeded",
@@ -110,12 +145,41 @@ class Kubelet:
         }
         self._plane.patch(f"{_PODS}/{pod['metadata']['name']}/status", {"status": status}, "merge")
 
+    def _prepare(self, spec: Object, folder: pathlib.Path) -> tuple[list[str], dict[str, str]]:
+        """The command and the environment of its container."""
+        (container,) = spec["containers"]
+        places = self._mount(spec, folder)
+        mounted = re.compile("|".join(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in places))
+
+        def here(text: str) -> str:
+            return mounted.sub(lambda found: str(places[found[0]]), text)
+
+        account = spec["serviceAccountName"]
+        token = self._plane.create(
+            f"/api/v1/namespaces/{SPACE}/serviceaccounts/{account}/token", {"spec": {"expirationSeconds": 3600}}
+        )
+        kubeconfig = self._plane.write_kubeconfig(account, {"token": token["status"]["token"]}, folder)
+        own = {one["name"]: here(one["value"]) for one in container["env"]}
+        program, *words = [here(word) for word in container["command"]]
+        environment = {**self._environment, **own, "KUBECONFIG": str(kubeconfig), "PATH": os.environ["PATH"]}
+        return [str(pathlib.Path(sys.executable).parent / program), *words], environment
+
+    def _mount(self, spec: Object, folder: pathlib.Path) -> dict[str, pathlib.Path]:
+        """The volumes as they are now; where the container finds them, by its own paths."""
+        (container,) = spec["containers"]
+        volumes = {one["name"]: one for one in spec["volumes"]}
+        for one in container["volumeMounts"]:
+            self._fill(volumes.get(one["name"], {}), folder / one["name"])
+        return {one["mountPath"]: folder / one["name"] for one in container["volumeMounts"]}
+
     def _fill(self, volume: Object, place: pathlib.Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         if "configMap" in volume:
             found = self._plane.get(f"/api/v1/namespaces/{SPACE}/configmaps/{volume['configMap']['name']}")
             for name, text in (found.get("data") or {}).items():
-                (place / name).write_text(text)
+                if not (place / name).exists() or (place / name).read_text() != text:
+                    (place / f".{name}").write_text(text)
+                    (place / f".{name}").rename(place / name)  # a kubelet changes a file at once, too
         if "secret" in volume:
             found = self._plane.get(f"/api/v1/namespaces/{SPACE}/secrets/{volume['secret']['secretName']}")
             for name, text in found["data"].items():

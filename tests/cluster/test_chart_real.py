@@ -22,6 +22,7 @@ pytestmark = pytest.mark.cluster
 IDLE = 10 * 60 + 60
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+KUBERNETES = "/api/v1/namespaces/default/services/kubernetes"
 JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 
 
@@ -109,3 +110,60 @@ def test_a_release_comes_works_and_goes_only_without_machines(stage: Stage, helm
         tool.deploy("install", "--values", values)
         tool.hook("uninstall", "--no-hooks")
         assert plane.find(f"/apis/tgp.io/v1/gpunodeclasses/{kept['metadata']['name']}") is not None
+
+
+def test_a_loop_has_one_leader_and_a_second_that_takes_over(stage: Stage, helm: Helm, tmp_path: pathlib.Path) -> None:
+    """Two replicas of the Deployment: one deletes an idle machine, the other waits for the Lease; the first dies at it, the second ends it.
+    Changed documents reach pods that run, and a deleted pod ends its look. The hook brings the API server into the tailnet."""
+    plane, tool, file = stage.plane, helm.at(stage.plane.kubeconfig), tmp_path / "loop.yaml"
+    node_class, rented, _own = stage.documents()
+    values: dict[str, t.Any] = {
+        "mode": "loop",
+        "loop": {"replicas": 2, "interval": 1, "fullInterval": 2},
+        "networking": {"tailscale": {"operatorEnabled": True, "hostname": "k8s-loop"}},
+        "nodeSelector": {"tgp.io/by-hand": "true"},
+    }
+
+    def documents(least: int) -> tuple[str, str]:
+        rented["spec"]["minNodes"] = least
+        file.write_text(yaml.safe_dump({**values, "documents": {"inline": [node_class, rented]}}))
+        return "--values", str(file)
+
+    with Kubelet(plane, tmp_path / "pods", stage.environment) as kubelet:
+        try:
+            tool.deploy("install", *documents(0))
+            exposed = kubelet.last("expose")
+            assert exposed.account == "tgp-gpu-expose" and exposed.status == 0, exposed.output
+            assert plane.get(KUBERNETES)["metadata"]["annotations"]["tailscale.com/hostname"] == "k8s-loop"
+            assert plane.find(f"/api/v1/namespaces/{SPACE}/serviceaccounts/tgp-gpu-expose") is None, "its rights go with the hook"
+            pods = plane.until(lambda: list(kubelet.working.values()) if len(kubelet.working) == 2 else None, what="both pods")
+            stage.until(lambda: all("machines 0" in pod.said for pod in pods), "both have looked")
+            assert not stage.living()
+
+            tool.deploy("upgrade", "--no-hooks", *documents(1))
+            stage.until(
+                lambda: [one["phase"] for one in stage.claims().values()] == ["Ready"], "the change reaches a pod that runs"
+            )
+            tool.deploy("upgrade", "--no-hooks", *documents(0))
+            slow = {"kind": "delay", "service": "lambda", "method": "POST", "path": "terminate", "seconds": 8, "times": 1}
+            stage.faults(slow)
+            stage.advance(IDLE)
+            stage.until(lambda: any("destroying" in pod.said for pod in pods), "one deletes the idle machine")
+            leader, other = sorted(pods, key=lambda pod: "destroying" not in pod.said)
+            stage.until(lambda: "skipped: " in other.said.rpartition("Ready")[2], "the other waits for the Lease")
+            assert "destroying" not in other.said and stage.living()
+            leader.kill()
+            stage.until(stage.nothing_is_left, "the other ends what was begun")
+            assert other.is_at_work(), other.said
+
+            scale = f"/apis/apps/v1/namespaces/{SPACE}/deployments/tgp-gpu-autoscale/scale"
+            plane.patch(scale, {"spec": {"replicas": 0}}, "merge")
+            plane.until(lambda: not kubelet.working, what="the pods to end")
+            ended = next(one for one in kubelet.ran if one.output == other.said)
+            assert ended.status == 0 and "nothing is left half done" in ended.output, ended.output
+            assert "[WARNING]" not in ended.output and "changed: [localhost]" in ended.output, ended.output
+            assert not any(stage.lock_holders())
+        finally:
+            tool.hook("uninstall", "--no-hooks")
+            marks = dict.fromkeys(("tailscale.com/expose", "tailscale.com/hostname"))
+            plane.patch(KUBERNETES, {"metadata": {"annotations": marks}}, "merge")
