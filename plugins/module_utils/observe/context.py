@@ -189,6 +189,12 @@ def _refuse_without_pools(task: Task, specs: Specs, settings: Settings | None) -
         [source.problem for source in specs.sources.values() if source.problem and not source.quiet]
         + [sentence for sentences in specs.faults.values() for sentence in sentences]
     )
+    if specs.paused:
+        stopped = "; ".join(f"{key}: {why}" for key, why in sorted(specs.paused.items()))
+        raise InvalidInput(
+            f"No pool among the documents may launch, so there is nothing to do. {stopped}.",
+            remedy="reap.yml ends the machines of an object that is being deleted; create the object again when it has gone.",
+        )
     raise InvalidInput(
         "There is no pool among the documents, so there is nothing to do.",
         remedy=f"Give {task.called('documents')} (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",

@@ -139,3 +139,12 @@ def test_a_right_that_is_missing_is_named_and_all_else_is_done(cluster: Rig) -> 
     plan = planned(cluster)
     assert any("The finalizers of GPUNodePool objects cannot be written" in text for text in plan["problems"])
     assert len(plan["launch"]) == 2 and finalizers(cluster, CLASS) != [] and status(cluster)["launching"] == 2
+
+
+def test_a_run_that_only_launches_says_that_its_pools_are_being_deleted(cluster: Rig) -> None:  # noqa: F811
+    provision(cluster)
+    cluster.kube("DELETE", POOL)
+    with pytest.raises(
+        InvalidInput, match=r"^No pool among the documents may launch, .* default/mine: its object is being deleted\."
+    ):
+        provision(cluster)
