@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import modules, pauses, sources, strangers, switches
+from . import modules, objects, pauses, sources, strangers, switches
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -142,7 +142,7 @@ class Adverse:
         if outcome.run.acted and outcome.run.mode == "loop":
             found.add("loop mode")
         if outcome.run.acted:
-            found |= {*self.stage.ground.marks, self.stage.source.mark}
+            found |= {*self.stage.ground.marks, self.stage.source.mark, *([objects.CLAIM] if self.stage.sight.objects else [])}
         for what in found:
             self.counts[what] = self.counts.get(what, 0) + 1
 
@@ -165,7 +165,8 @@ def _slow(stage: Stage, rest: str) -> None:
 def _refuse(stage: Stage, rest: str) -> None:
     kind, path, times = rest.split()
     service = "kubernetes" if stage.sight.files is None else "directory"
-    stage.adverse.fault(kind, service=service, method="PUT", path=path, kind="status", status=_REFUSED[kind], times=int(times))
+    method = "PATCH" if stage.sight.objects else "PUT"
+    stage.adverse.fault(kind, service=service, method=method, path=path, kind="status", status=_REFUSED[kind], times=int(times))
 
 
 def _skew(stage: Stage, rest: str) -> None:
@@ -252,6 +253,7 @@ def _document(stage: Stage, rest: str) -> None:
         return  # a line before this one was taken out
     stage.change_document(what, name)
     stage.adverse.words["its document is gone"] = "document that goes"
+    stage.adverse.words["its object is being deleted"] = objects.DELETED
     if what in stage.source.broken:
         stage.adverse.words[stage.source.broken[what]] = "broken document"
 
@@ -488,5 +490,6 @@ INGREDIENTS = (
     "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan", "paused pool",
+    objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from sandbox.world import Machine
 
-from . import own, strangers, switches
+from . import objects, own, strangers, switches
 from .purse import Purse, spent
 from .sight import Sight, pool_in
 from .stage import Order, Outcome, Stage
@@ -114,6 +114,16 @@ def I21_a_machine_without_document_ends(sight: Sight, living: t.Sequence[str]) -
     return f"I-21: their documents are gone, and they live: {', '.join(left)}" if left else ""
 
 
+def I29_a_deleted_object_goes(held: t.Sequence[str]) -> str:
+    """Once its machines had time to end."""
+    return f"I-29: deleted, and still held by our finalizer: {', '.join(held)}" if held else ""
+
+
+def I31_a_deleted_claim_ends_its_machine(sight: Sight, living: t.Sequence[str]) -> str:
+    left = sorted((sight.deleted_claims - sight.forgotten) & set(living))
+    return f"I-31: their claims were deleted, and they live: {', '.join(left)}" if left else ""
+
+
 def I22_a_plan_that_was_applied_is_done(outcomes: t.Sequence[Outcome], made: int) -> str:
     """Nothing changed outside: no next plan wants anything, and no machine comes that nobody asked for."""
     specs = [
@@ -162,7 +172,7 @@ def I24_traffic(sight: Sight) -> tuple[Decimal, Decimal]:
 def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decimal]:
     """From wherever the story left the world to its end; their bill and ours."""
     sight, services = stage.sight, bool(stage.ground.pool)
-    if sight.vanished and switches.on("I-21"):
+    if (sight.vanished or sight.deleted_claims) and switches.on("I-21"):
         _forsaken(stage)
     stage.restore_documents()
     _empty(stage, "destroy" if services else "reap")
@@ -194,16 +204,20 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
 
 
 def _forsaken(stage: Stage) -> None:
-    """Runs of ``reap`` every five minutes, until every machine without a document has had its ten minutes and its drain. Where its
-    document said Keep, one that nothing limits stays: containers that serve, whose use nobody measures."""
+    """Runs of ``reap`` every five minutes, until every machine without a document has had its ten minutes and its drain, and every deleted
+    object has gone. Where its document said Keep, one that nothing limits stays: containers that serve, whose use nobody measures."""
+    sight = stage.sight
     for _turn in range(9):
-        if not any(pool_in(one.name) in stage.sight.vanished for one in stage.sight.living()):
+        asked = sight.deleted_claims - sight.forgotten
+        if not any(pool_in(one.name) in sight.vanished or one.name in asked for one in sight.living()) and not objects.held(sight):
             return
         stage.perform(Order("reap"))
         stage.rest(300)
-    if stage.ground.pool and stage.sight.kept:
+    need(I31_a_deleted_claim_ends_its_machine(sight, [one.name for one in sight.living()]))
+    if stage.ground.pool and sight.kept:
         return
-    need(I21_a_machine_without_document_ends(stage.sight, [one.name for one in stage.sight.living()]))
+    need(I21_a_machine_without_document_ends(sight, [one.name for one in sight.living()]))
+    need(I29_a_deleted_object_goes(objects.held(sight)))
 
 
 def _applied(stage: Stage, wanted: int) -> None:

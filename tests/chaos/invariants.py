@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import own, pauses, purse, reasons, switches
+from . import objects, own, pauses, purse, reasons, switches
 from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
@@ -211,6 +211,8 @@ BEFORE: dict[str, Check] = {
     "I-15": I15_no_launch_on_a_used_up_budget,
     "I-26": I26_a_lock_is_read_twice,
     "I-28": pauses.I28_a_paused_pool_stays_as_it_is,
+    "I-29": objects.I29_an_object_goes_last,
+    "I-30": objects.I30_finalizers_of_others_stay,
     **reasons.CHECKS,
 }
 SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id
@@ -222,6 +224,7 @@ AFTER: dict[str, Check] = {
     "I-7": I07_no_name_twice,
     "I-15": I15_no_launch_on_a_used_up_budget,
     "I-27": I27_one_replacement_each,
+    "I-31": objects.I31_a_deleted_claim_keeps_its_record,
 }
 
 

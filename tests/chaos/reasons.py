@@ -111,7 +111,8 @@ def _document_gone(sight: Sight, machine: Machine) -> str:
         return "" if sight.was_gone(machine.name, pool) else "its document is there"
     if pool in sight.kept and sight.kept[pool] <= machine.created:
         return "its document said Keep"
-    return "" if sight.now - since >= _DOCUMENT - _SLACK else f"its document is gone for {sight.now - since} only"
+    at_once = pool in sight.deleted  # a person deleted its object (L-33)
+    return "" if at_once or sight.now - since >= _DOCUMENT - _SLACK else f"its document is gone for {sight.now - since} only"
 
 
 def _budget(sight: Sight, machine: Machine) -> str:

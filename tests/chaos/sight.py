@@ -46,7 +46,11 @@ _CREATE = {
     "vast": ("PUT", re.compile(r"/api/v0/asks/[^/]+/$")),
     "webhook": ("POST", re.compile(r"/start$")),
 }
-_KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
+_KUBE_LISTS = {
+    "/api/v1/nodes": "nodes",
+    "/api/v1/namespaces/tgp-system/configmaps": "claims",
+    "/apis/tgp.io/v1/namespaces/tgp-system/gpunodeclaims": "claim objects",
+}
 _EVICT = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction$")
 _POD = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)$")
 CLASS_OF = {"training": "demo", "batch": "demo-2", "later": "demo-later"}  # of pools that stories have
@@ -182,6 +186,8 @@ class Call:
 
     def claim(self) -> Json:
         """The claim that it writes, {} when it writes none."""
+        if "/gpunodeclaims" in self.path and self.writes:
+            return _record(json.loads(self.body)) if self.body and self.method != "DELETE" else {}
         if (
             self.service in ("kubernetes", "directory", "second cluster")
             and self.method in ("POST", "PUT")
@@ -189,6 +195,13 @@ class Call:
         ):
             return t.cast(Json, json.loads(json.loads(self.body)["data"]["claim.json"]))
         return {}
+
+
+def _record(body: t.Any) -> Json:
+    """What is written to an object of a claim: the whole object, or a patch."""
+    if isinstance(body, dict):
+        return t.cast(Json, body.get("record") or {})
+    return next((step["value"] for step in body if step["path"] == "/record"), {})
 
 
 class Sight:
@@ -202,6 +215,9 @@ class Sight:
         uid = self._table("", "namespaces")["kube-system"]["metadata"]["uid"]
         self.cluster_id = uid.replace("-", "")[:8]
         self.files: Files | None = None  # our records, where they are files
+        self.objects = False  # whether our claims are objects
+        self.deleted_claims: set[str] = set()  # names of those that a person deleted
+        self.deleted: set[str] = set()  # pools whose object a person deleted, so that their machines end at once
         self.hub = ""  # the file of the WireGuard hub, where there is one
         self.peers_before: list[str] = []  # machines that it knew before the newest call
         self._keys: dict[str, str] = {}
@@ -289,6 +305,8 @@ class Sight:
     def claims(self) -> dict[str, Json]:
         if self.files is not None:
             return self.files.claims()
+        if self.objects:
+            return {name: one["record"] for name, one in self.kinds("gpunodeclaims").items() if one["record"].get("name")}
         with self._store.lock:
             items = self._store.table(("", "configmaps")).select("tgp-system")
         found = {}
@@ -312,6 +330,10 @@ class Sight:
             items = self._store.table(("", "configmaps")).select("tgp-system")
         parts = [item.obj for item in items if "tgp.io/ledger" in (item.obj["metadata"].get("labels") or {})]
         return [json.loads(text) for one in parts for text in (one.get("data") or {}).values()]
+
+    def kinds(self, plural: str) -> dict[str, Json]:
+        """Objects of one of our kinds by name, the deleted ones that something holds among them."""
+        return self._table("tgp.io", plural)
 
     def nodes(self) -> dict[str, Json]:
         return self._table("", "nodes")

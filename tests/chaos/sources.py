@@ -17,6 +17,9 @@ from pathlib import Path
 
 from tests.fixtures.former_kinds import former_definitions
 
+from .objects import FOREIGN
+from .sight import CLASS_OF
+
 if t.TYPE_CHECKING:
     from .stage import Stage
 
@@ -62,16 +65,25 @@ class Source:
         """Make the source what it is to be."""
         raise NotImplementedError
 
+    def delete(self, stage: Stage, name: str) -> None:
+        """A person deletes the document; a class together with its pools."""
+        for one in with_pools(stage, name):
+            self.states[one] = "gone"
+
+    def bring_back(self, stage: Stage, name: str) -> None:
+        """It is there again, as it was; with its class and its pools, where they went together."""
+        self.states.pop(name, None)
+
     def gone(self, _documents: t.Sequence[Json]) -> set[str]:
         """Names of documents that a run which reads the source finds gone."""
-        return {name for name, state in self.states.items() if state == "gone"}
+        return {name for name, state in self.states.items() if state in ("gone", "deleted")}
 
     def unreadable(self, documents: t.Sequence[Json]) -> set[str]:
         """Names of documents that no run can read."""
         return {name_of(one) for one in documents} if self.whole else set(self.states)
 
     def _there(self, documents: t.Sequence[Json]) -> list[Json]:
-        return [one for one in documents if self.states.get(name_of(one)) != "gone"]
+        return [one for one in documents if self.states.get(name_of(one)) not in ("gone", "deleted")]
 
 
 class Files(Source):
@@ -144,13 +156,50 @@ class Cluster(Source):
     unread = ("CRD is not installed",)
     believed = ("empty",)
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.coming: set[str] = set()  # documents that are wanted again, and whose objects are still being deleted
+
     def params(self) -> dict[str, t.Any]:
         return {"documents": [], "documents_from_cluster": True}
 
     def gone(self, documents: t.Sequence[Json]) -> set[str]:
         return {name_of(one) for one in documents} if self.whole == "empty" else super().gone(documents)
 
+    def delete(self, stage: Stage, name: str) -> None:
+        for one in with_pools(stage, name):
+            self.states[one] = "deleted"
+            self.coming.discard(one)
+            stage.sight.deleted.add(one)
+
+    def bring_back(self, stage: Stage, name: str) -> None:
+        """One that is being deleted comes when it is gone, as a GitOps controller would have it."""
+        for one in with_pools(stage, name) if self.states.get(name) == "deleted" else [name]:
+            if one in stage.going.values():
+                self.coming.add(one)
+            else:
+                self.states.pop(one, None)
+                stage.sight.deleted.discard(one)
+
+    def _see_off(self, stage: Stage) -> None:
+        """Objects that have gone, and documents that come again for that."""
+        for path, name in list(stage.going.items()):
+            status, found = stage.api.request("GET", path)
+            stays = self.whole != "missing" and self.states.get(name) != "gone"
+            if status == 200 and stays and set(found["metadata"].get("finalizers") or ()) - {FOREIGN}:
+                continue
+            if status == 200:
+                let_go(stage, path)
+            del stage.going[path]
+        if self.coming and not self.coming & set(stage.going.values()):  # a class and its pools come together
+            for name in self.coming:
+                self.states.pop(name, None)
+                stage.sight.deleted.discard(name)
+            self.coming.clear()
+            stage.see_documents()
+
     def write(self, stage: Stage, documents: t.Sequence[Json]) -> None:
+        self._see_off(stage)
         wanted = {path_of(one): self._object(one) for one in ([] if self.whole else self._there(documents))}
         for cluster in (stage, *t.cast("list[Stage]", stage.twins)):
             self._bring(cluster, wanted)
@@ -159,7 +208,7 @@ class Cluster(Source):
         """``written`` of the stage is what stands there."""
         if self.whole == "missing":
             for path in stage.written:
-                _let_go(stage, path)
+                let_go(stage, path)
             for plural in _PLURALS.values():
                 stage.api.request("DELETE", f"{_CRDS}/{plural}.tgp.io")
             stage.written.clear()
@@ -168,7 +217,11 @@ class Cluster(Source):
             for definition in former_definitions():
                 stage.kube("POST", _CRDS, definition)
         for path in [one for one in stage.written if one not in wanted]:
-            _let_go(stage, path)
+            name = path.rpartition("/")[2]
+            if self.states.get(name) == "deleted" and not stage.is_twin:
+                stage.going[path] = name
+            else:
+                let_go(stage, path)
             stage.kube("DELETE", path)
             del stage.written[path]
         for path, document in wanted.items():
@@ -182,6 +235,7 @@ class Cluster(Source):
     def _object(self, document: Json) -> Json:
         """An object names no file of the controller: its template stands in it."""
         found = copy.deepcopy(document)
+        found["metadata"]["finalizers"] = [FOREIGN]
         talos, state = found["spec"].get("talosConfig", {}), self.states.get(name_of(document), "")
         if file := talos.pop("machineConfigTemplateFile", ""):
             talos["machineConfigTemplate"] = Path(file).read_text()
@@ -193,8 +247,16 @@ class Cluster(Source):
         return found
 
 
-def _let_go(stage: Stage, path: str) -> None:
-    """Objects vanish here, as after a restore of the cluster: no finalizer tells a run of it (L-33)."""
+def with_pools(stage: Stage, name: str) -> list[str]:
+    """The document, and where it is a class the pools that use it; where it is a pool that was deleted with its class, that class."""
+    users = [pool for pool, node_class in CLASS_OF.items() if node_class == name]
+    owner = [CLASS_OF[name]] if stage.source.states.get(CLASS_OF.get(name, "")) == "deleted" else []
+    there = {name_of(one) for one in stage.documents}
+    return [one for one in (name, *users, *owner) if one in there or one == name]
+
+
+def let_go(stage: Stage, path: str) -> None:
+    """Objects vanish here, as after a restore of the cluster: no finalizer tells a run of it (L-33). As a person does it by a patch."""
     stage.kube("PATCH", path, {"metadata": {"finalizers": None}})
 
 

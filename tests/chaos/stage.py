@@ -22,9 +22,10 @@ from sandbox.clock import HostClock
 from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
 from sandbox.world import Machine
+from schemas.crds import claim_definition
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, hub, invariants, looks, own, pauses, sources, strangers, switches, telling
+from . import edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -147,7 +148,9 @@ class Stage(Rig):
         self.sent: collections.Counter[str] = collections.Counter()  # create and destroy calls
         self.created_at = self.clock.now()  # of the last create call
         self.plain: dict[str, t.Any] = {}  # what documents said before a line of the story changed them
+        self.options: dict[str, t.Any] = {}  # of every module, beside those of the ground
         self.source: sources.Source = sources.Folder(folder)
+        self.going: dict[str, str] = {}  # paths of objects that a person deleted, with the name of their document
         self.written: dict[str, t.Any] = {}  # objects of the cluster that are documents, by path
         self.is_twin = False
         self._describe(limits)
@@ -219,12 +222,19 @@ class Stage(Rig):
             }  # our ledger knows nothing of what another cluster ends
         if call.method == "GET" and not call.lists() and call.service in (*RENTED, own.CLOUD) and call.struck in _WRONG:
             self.sight.misread |= {one.id for one in self.sight.aimed_at(call)}
-        if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and html):
+        if (kind := self._listed(call)) and call.is_good() and not (call.struck == "body" and html):
             call.run.good.add(kind)
             self.adverse.listed(call)
         elif kind:
             call.run.bad.add(kind)
         self.look(invariants.AFTER, call)
+
+    def _listed(self, call: Call) -> str:
+        """Which list it asks for; records that are not in use tell nothing."""
+        kind = call.lists()
+        if kind in ("claims", "claim objects"):
+            return "claims" if self.sight.objects == (kind == "claim objects") else ""
+        return kind
 
     def die(self, process: Process) -> t.NoReturn:
         """The run that is at work is killed."""
@@ -284,7 +294,9 @@ class Stage(Rig):
             option |= {"tailscale_oauth_client_id": None, "tailscale_oauth_client_secret": None, "tailscale_api_token": token}
         keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
         given = {"state_dir": str(self.folder / f"state-{host}"), **self.source.params()}
-        return super().run(module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **params})
+        return super().run(
+            module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **self.options, **params}
+        )
 
     def _called(self, code: t.Any, task: Task) -> dict[str, t.Any]:
         self._tasks.append(task)
@@ -303,11 +315,14 @@ class Stage(Rig):
         ours["services"] = [name for name in services if name not in theirs]
         ours["peers"] = self.sight.peers()
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
+        found["deleted objects"] = len(objects.held(self.sight))
         return {kind: number for kind, number in found.items() if number}
 
     # ---- records
 
     def claims(self) -> dict[str, dict[str, t.Any]]:
+        if self.sight.objects:
+            return objects.claims(self)
         return super().claims() if self.sight.files is None else self.sight.claims()
 
     def ledger(self) -> list[dict[str, t.Any]]:
@@ -317,15 +332,23 @@ class Stage(Rig):
         """A person removes a claim; whether it was there."""
         if self.sight.files is not None:
             return self.sight.files.remove(name)
+        if self.sight.objects:
+            return objects.remove_claim(self, name)
         return self.api.request("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")[0] < 300
 
     def make_immutable(self, name: str) -> None:
-        """As for a ConfigMap: a file that no run may replace or remove."""
+        """As for a ConfigMap: a file, or an object, that no run may replace or remove."""
+        if self.sight.objects:
+            self.fault("status", "kubernetes", "PATCH", f"/gpunodeclaims/{name}$", status=422, times=None)
+            return None
         if self.sight.files is None:
             return super().make_immutable(name)
         self.fault("status", folder_store.SERVICE, "", f"/claims/{name}$", status=422, times=None)
 
     def damage(self, name: str, text: str | None = None) -> str:
+        if self.sight.objects:
+            self.kube("PATCH", f"{objects.CLAIMS}/{name}", {"record": {"name": None, "offer": None}})
+            return ""
         if self.sight.files is None:
             return super().damage(name, text)
         return self.sight.files.damage(name)
@@ -451,9 +474,15 @@ class Stage(Rig):
         if not name:
             self.source.whole = "" if what == "return" else what
         elif what == "return":
-            self.source.states.pop(name, None)
+            self.source.bring_back(self, name)
+        elif what == "delete":
+            self.source.delete(self, name)
         else:
             self.source.states[name] = {"vanish": "gone"}.get(what, what)
+        self.see_documents()
+
+    def see_documents(self) -> None:
+        """What a run that reads the source finds from now on."""
         source, documents = self.source, self.documents
         self.sight.see_documents(source.gone(documents), source.unreadable(documents), all_=bool(source.whole))
 
@@ -521,6 +550,10 @@ class Stage(Rig):
         other = t.cast(Stage, self.twin(restored=restored))
         other.is_twin, other.lines, other.warnings = True, self.lines, self.warnings
         other.written = copy.deepcopy(self.written) if restored else {}
+        for path in self.going if restored else ():
+            sources.let_go(other, path)
+        if self.sight.objects and not restored:
+            other.kube("POST", objects.DEFINITIONS, claim_definition())
         if restored and self.sight.files is not None:
             self.sight.files.copy_to(other.folder / "state-t" / self.sight.cluster_id)
 
@@ -540,9 +573,9 @@ class Stage(Rig):
         edges.restore(self)
         pauses.end(self)
         self.change_document("return", "")
-        for name in [one for one, state in self.source.states.items() if state != "gone"]:
+        for name in [one for one, state in self.source.states.items() if state not in ("gone", "deleted")]:
             self.change_document("return", name)
-        if self.has_later():
+        if self.has_later() and self.source.states.get(sources.LATER) != "deleted":
             self.change_document("vanish", sources.LATER)
         self.box.machines.behaviours = Behaviours()
         for place, dollars in enumerate(self.prices):

@@ -44,6 +44,9 @@ were taken out is still one.
     expect living 1                       what has to be so at this moment (I-25); edges.TRUTHS lists what else may stand there
     pause training, resume                a person pauses a pool (``demo``: a class; ``all``); every pause ends
     hand 0                                an owner switches on the first own machine that is off and that no claim names
+    claims objects                        claims are GPUNodeClaim objects (claim_store: crd)
+    gncl 0                                a person deletes such an object
+    document delete training              as ``vanish``; an object of the cluster is deleted, and stays for its finalizers
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -57,7 +60,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, own, pauses, purse, sources
+from . import adverse, edges, objects, own, pauses, purse, sources
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -215,6 +218,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     **adverse.LINES,
     **pauses.LINES,
     **edges.LINES,
+    **objects.LINES,
 }
 
 
@@ -305,7 +309,9 @@ def draw(ground: Ground, seed: str) -> list[str]:
         lines += [_event(ground, dice, nodes) for _one in range(dice.choice((0, 1, 1, 2)))]
         lines.append(_run(dice, ground))
         lines.append(f"{dice.choice(('rest', 'rest', 'jump'))} {dice.choice((5, 70, 300, 660, 660, 1900))}")
-    for scene in adverse.draw(ground, seed, nodes):
+    source, as_objects = random.Random(f"documents {seed}").choice(sorted(sources.SOURCES)), objects.are_drawn(ground, seed)
+    scenes = objects.instead(adverse.draw(ground, seed, nodes), ground, seed, claims=as_objects, documents=source == "cluster")
+    for scene in scenes:
         place = dice.randrange(len(lines) + 1)
         lines[place:place] = scene
     lines[:0] = adverse.lags(ground, seed)
@@ -317,7 +323,8 @@ def draw(ground: Ground, seed: str) -> list[str]:
     if ground.budgets and coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"
         lines.insert(coins.randrange(len(lines)), line)
-    lines.insert(0, f"documents {random.Random(f'documents {seed}').choice(sorted(sources.SOURCES))}")
+    lines = objects.drawn(lines, seed, claims=as_objects)
+    lines.insert(0, f"documents {source}")
     return (
         lines
         if ground.two_hosts
