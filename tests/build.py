@@ -64,6 +64,7 @@ PROGRAMS: dict[str, Program] = {
         first="about 2 minutes",
     ),
     "idle": Program("node_real/idle"),  # what runs in the pods of the node level
+    "device-plugin": Program("node_real/device_plugin", first="some seconds"),  # NVIDIA's configuration, the kubelet's API, no GPU
     # last: a handful of tests need it, and all others should not wait for its minutes
     "helm": Program("cluster/helm", packages=("helm.sh/helm/v3/cmd/helm",), first="about 5 minutes"),
 }

@@ -15,7 +15,8 @@ import typing as t
 NAME = "example.test/idle:1"
 
 
-def _tar(files: dict[str, bytes], mode: int = 0o644) -> bytes:
+def layer(files: dict[str, bytes], mode: int = 0o644) -> bytes:
+    """A tar file of these files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in files.items():
@@ -27,7 +28,7 @@ def _tar(files: dict[str, bytes], mode: int = 0o644) -> bytes:
 
 def archive(program: pathlib.Path, name: str = NAME) -> bytes:
     """The image ``name`` that runs ``program`` as /idle."""
-    return of_layers([_tar({"idle": program.read_bytes()}, 0o755)], {"Entrypoint": ["/idle"]}, name)
+    return of_layers([layer({"idle": program.read_bytes()}, 0o755)], {"Entrypoint": ["/idle"]}, name)
 
 
 def of_layers(layers: t.Sequence[bytes], started: dict[str, t.Any], name: str) -> bytes:
@@ -55,7 +56,7 @@ def of_layers(layers: t.Sequence[bytes], started: dict[str, t.Any], name: str) -
     named = blob(json.dumps(manifest).encode(), "manifest.v1+json", annotations={"io.containerd.image.name": name})
     index = {"schemaVersion": 2, "manifests": [named]}
     files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode(), **blobs}
-    return _tar(files)
+    return layer(files)
 
 
 def config_digest(archive: bytes) -> str:

@@ -33,7 +33,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GATEWAY, NETWORK = "100.64.9.1", 24
 
 # All in which a node of the stand differs from what is rendered, by the daemons' own drop-ins. Why: no systemd runs here, this machine
-# may have cgroup v1 and swap, settings of its kernel are not ours to change, and root may lack CAP_SYS_RESOURCE.
+# may have cgroup v1 and swap, settings of its kernel are not ours to change, and root may lack CAP_SYS_RESOURCE. Tests need not wait the
+# usual 10 s for what a kubelet reports.
 KUBELET: dict[str, t.Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
@@ -41,6 +42,7 @@ KUBELET: dict[str, t.Any] = {
     "failCgroupV1": False,
     "failSwapOn": False,
     "protectKernelDefaults": False,
+    "nodeStatusUpdateFrequency": "1s",
     "evictionHard": {"memory.available": "100Mi"},
 }
 CONTAINERD = f"""\

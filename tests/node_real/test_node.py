@@ -36,7 +36,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
 from ansible_collections.tgp.gpu.plugins.modules import node_drain
 
-from tests.build import CannotBuild
+from tests.build import CannotBuild, built
 from tests.cluster import objects
 from tests.cluster.helm_cli import Helm, HelmFailed
 from tests.fixtures.bootstrap_tokens import make_token
@@ -44,6 +44,7 @@ from tests.fixtures.talos_nodes import BUNDLE, make
 
 from . import container_file, image
 from .conftest import Stand
+from .gpu_shares import DevicePlugin
 from .machine import Machine
 from .own_machine import OwnMachine
 from .stand import CGROUPS, PREFIX, make_cgroup, sweep
@@ -208,6 +209,32 @@ def test_pods_reach_the_api_server(stand: Stand, node: Node, name: str, host: bo
     stand.plane.until(lambda: _phase(stand, name) in ("Succeeded", "Failed"), what="the pod to end")
     assert (_phase(stand, name), _said(stand, name)) == ("Succeeded", "401\n")  # strangers are not served, as in Talos
     stand.plane.delete(f"/api/v1/namespaces/default/pods/{name}", gracePeriodSeconds=0)
+
+
+def test_time_slicing_with_the_configuration_of_our_role(
+    stand: Stand, node: Node, idle: pathlib.Path, request: pytest.FixtureRequest
+) -> None:
+    """Four pods share one of two GPUs, a pod that asks for two shares is refused, and the shares are back after a restart of the kubelet.
+
+    The device plugin is one of ours (device_plugin/main.go), which obeys the configuration as NVIDIA's does. It is not proven on real GPUs.
+    """
+    with DevicePlugin(stand.plane, node.machine, node.spec.name, built("device-plugin", request)) as plugin:
+        plugin.until_shown(8, 8)
+        greedy = plugin.pod("greedy", 2)
+        stand.plane.until(lambda: plugin.phase(greedy) == "Failed", what="the pod with two shares to be refused")
+        refused = stand.plane.get(f"/api/v1/namespaces/{plugin.NAMESPACE}/pods/{greedy}")["status"]
+        assert refused["reason"] == "UnexpectedAdmissionError"
+        assert "maximum request size for shared resources is 1; found 2" in refused["message"], refused
+        plugin.unhealthy("GPU-1")
+        plugin.until_shown(8, 4)  # the kubelet still counts what is unhealthy, and gives none of it
+        shares = [plugin.pod(f"share-{number}", 1) for number in range(4)]
+        stand.plane.until(lambda: {plugin.phase(name) for name in shares} == {"Running"}, what="four pods to run on one GPU")
+        assert plugin.visible() == ["GPU-0"] * 4
+        node.machine.run("systemctl", "restart", "kubelet")
+        stand.plane.until(lambda: plugin.registrations() == 2, what="the plugin to register with the new kubelet")
+        plugin.unhealthy()
+        plugin.until_shown(8, 8)
+        assert {plugin.phase(name) for name in shares} == {"Running"}
 
 
 def _job(stand: Stand, name: str, playbook: str, cron: dict[str, t.Any], **variables: t.Any) -> str:
