@@ -26,6 +26,7 @@ GPU_MEMORY_LABEL = "tgp.io/gpu-memory"
 REGION_LABEL = "tgp.io/region"
 SPOT_LABEL = "tgp.io/spot"
 RELIABILITY_LABEL = "tgp.io/reliability"
+POWER_LIMIT_LABEL = "tgp.io/power-limit"
 
 # ---- The device plugin that we install
 
