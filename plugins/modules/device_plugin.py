@@ -87,6 +87,32 @@ options:
         before an exporter listens on this port.
     type: bool
     default: true
+  power_limits:
+    description:
+      - Also hold power limits of the GPUs, on nodes with the label C(tgp.io/power-limit=true), by the DaemonSet C(nvidia-powerlimit). Its pods
+        are privileged, because the driver refuses to change a limit otherwise. Without this option nothing is limited, and a DaemonSet
+        of an earlier run is removed.
+      - Each card's own range decides. Outside of it, and on machines that permit no limits, the limit stays as it is and the pod is not
+        Ready, with the reason.
+    type: dict
+    suboptions:
+      watts:
+        description:
+          - Watts by model, as C(nvidia-smi) names it. V(0) sets no limit. C(NVIDIA GeForce RTX 3090) has 300 unless it is listed.
+        type: dict
+        default: {}
+      interval:
+        description: How often each node checks its limits, such as V(30m).
+        type: str
+        default: 30m
+      persistence_mode:
+        description: Also switch on persistence mode, without which a driver may drop the limit when no program uses the GPU.
+        type: bool
+        default: true
+      image:
+        description: Image with a shell in which the pods run. C(nvidia-smi) comes from the node.
+        type: str
+        default: nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04
   timeout:
     description: Seconds to wait for the plugin and the nodes' GPUs. With V(0) nothing is waited for.
     type: int
@@ -121,6 +147,12 @@ EXAMPLES = r"""
   tgp.gpu.device_plugin:
     replicas: 4
     render_to: gpu-device-plugin
+
+- name: Whole GPUs, and limits of two models on nodes with the label tgp.io/power-limit=true
+  tgp.gpu.device_plugin:
+    power_limits:
+      watts: {NVIDIA GeForce RTX 3090: 300, Tesla T4: 65}
+    render_to: gpu-power-limits
 """
 
 RETURN = r"""
@@ -176,6 +208,7 @@ files:
 from ..module_utils.core.task import Task, main
 from ..module_utils.device_plugin.install import install_device_plugin
 from ..module_utils.device_plugin.manifests import IMAGE
+from ..module_utils.device_plugin.power_limits import IMAGE as POWER_LIMIT_IMAGE
 from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 
 SPEC = dict(
@@ -200,6 +233,15 @@ SPEC = dict(
         talos_version=dict(type="str"),
         image=dict(type="str", default=IMAGE),
         metrics_service=dict(type="bool", default=True),
+        power_limits=dict(
+            type="dict",
+            options=dict(
+                watts=dict(type="dict", default={}),
+                interval=dict(type="str", default="30m"),
+                persistence_mode=dict(type="bool", default=True),
+                image=dict(type="str", default=POWER_LIMIT_IMAGE),
+            ),
+        ),
         timeout=dict(type="int", default=300),
         render_to=dict(type="path"),
         force=dict(type="bool", default=False),

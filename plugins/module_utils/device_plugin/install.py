@@ -22,11 +22,13 @@ from .kustomize import kustomize_folder
 from .manifests import MANAGER, NAME, NAMESPACE, PluginOptions, daemon_set_name, plugin_objects
 from .neighbours import read_neighbours
 from .options import plugin_options
+from .power_limits import NAME as POWER_LIMITS
 from .rollout import GpuNode, NodeGpus, gpu_node, late_pods, rolled_out, served, shown, unhealthy, unknown_choices, wrong_numbers
 
 _DAEMON_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _OURS = {"labelSelector": f"{APP_NAME_LABEL}={NAME},{MANAGED_BY_LABEL}={MANAGER}"}
+_ALL_OURS = {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGER}"}  # power limits, too
 _PAUSE = 2.0  # seconds between two looks
 
 
@@ -72,7 +74,7 @@ def _install(task: Task, kube: Kube, options: PluginOptions) -> dict[str, t.Any]
         ) from error
     result = {**_EMPTY, **applied_result(task, applied)}
     removed = _remove_others(task, kube, options)
-    result["objects"] += [{"kind": "DaemonSet", "namespace": NAMESPACE, "name": name, "result": "removed"} for name in removed]
+    result["objects"] += [{"kind": kind, "namespace": NAMESPACE, "name": name, "result": "removed"} for kind, name in removed]
     result["changed"] = bool(result["changed"] or removed)
     if not task.check_mode and task.params["timeout"] > 0:
         try:
@@ -111,14 +113,24 @@ def _refuse_neighbours(task: Task, kube: Kube) -> None:
         task.warn(sentence)
 
 
-def _remove_others(task: Task, kube: Kube, options: PluginOptions) -> list[str]:
-    """DaemonSets of configurations that are gone: their names. Those of other owners stay."""
+def _remove_others(task: Task, kube: Kube, options: PluginOptions) -> list[tuple[str, str]]:
+    """DaemonSets of configurations that are gone, and power limits that are not wanted: kinds and names. Those of other owners stay."""
     wanted = {daemon_set_name(config.key) for config in options.configs}
-    found = [one for one in kube.list(_DAEMON_SETS, _OURS) if one["metadata"]["name"] not in wanted]
-    for one in found:
+    if options.power_limits is not None:
+        wanted.add(POWER_LIMITS)
+    removed = []
+    for one in kube.list(_DAEMON_SETS, _ALL_OURS):
+        name = one["metadata"]["name"]
+        if name in wanted:
+            continue
+        removed.append(("DaemonSet", name))
         if not task.check_mode:
-            kube.delete(f"{_DAEMON_SETS}/{one['metadata']['name']}", uid=one["metadata"]["uid"])
-    return [one["metadata"]["name"] for one in found]
+            kube.delete(f"{_DAEMON_SETS}/{name}", uid=one["metadata"]["uid"])
+        if name == POWER_LIMITS:
+            removed.append(("ConfigMap", name))
+            if not task.check_mode:
+                kube.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+    return removed
 
 
 def _wait(task: Task, kube: Kube, options: PluginOptions) -> list[NodeGpus]:

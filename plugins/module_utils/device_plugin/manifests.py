@@ -31,6 +31,7 @@ from ..model.labels import (
 )
 from ..model.resources import NVIDIA_GPU
 from .config import DEFAULT_KEY, PluginConfig
+from .power_limits import PowerLimits, power_limit_objects
 
 NAMESPACE = "gpu-device-plugin"
 NAME = "nvidia-device-plugin"
@@ -50,7 +51,8 @@ _HOOK = "/usr/local/bin/nvidia-cdi-hook"  # of Talos's extension; the plugin's d
 
 @dataclasses.dataclass(frozen=True)
 class PluginOptions:
-    """What to install. ``configs``: the default one first. ``talos``: its release, None = not known or no Talos."""
+    """What to install. ``configs``: the default one first. ``talos``: its release, None = not known or no Talos.
+    ``power_limits``: None = no GPU is limited."""
 
     configs: tuple[PluginConfig, ...]
     image: str = IMAGE
@@ -58,6 +60,7 @@ class PluginOptions:
     tolerations: tuple[Toleration, ...] = TOLERATED
     talos: tuple[int, int] | None = None
     metrics: bool = True
+    power_limits: PowerLimits | None = None
 
     @property
     def placement(self) -> Placement:
@@ -70,6 +73,8 @@ def plugin_objects(options: PluginOptions) -> list[Json]:
     objects += [_daemon_set(options, config) for config in options.configs]
     if options.metrics:
         objects.append(_service())
+    if options.power_limits is not None:
+        objects += power_limit_objects(options.power_limits)
     return [with_hash(one) for one in objects]
 
 
@@ -163,7 +168,7 @@ def _pod(options: PluginOptions, config: PluginConfig) -> Json:
         "enableServiceLinks": False,
         "securityContext": {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}},
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(options, config)}},
-        "tolerations": [_toleration(one) for one in options.tolerations],
+        "tolerations": [toleration_object(one) for one in options.tolerations],
         "containers": [container],
         "volumes": volumes,
     }
@@ -180,7 +185,7 @@ def _nodes(options: PluginOptions, config: PluginConfig) -> Json:
     return {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
 
 
-def _toleration(one: Toleration) -> Json:
+def toleration_object(one: Toleration) -> Json:
     entry = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
     return {name: value for name, value in entry.items() if value}
 

@@ -14,8 +14,10 @@ from ..model import Pool, Toleration
 from ..model.labels import DEVICE_PLUGIN_CONFIG_LABEL
 from ..model.resources import NVIDIA_GPU, SHARED_GPU
 from ..talos.spec import minor
+from ..units.values import parse_duration
 from .config import DEFAULT_KEY, PluginConfig, advice, faults, key_fault, of_content, of_replicas
-from .manifests import SELECTED, TOLERATED, PluginOptions
+from .manifests import SELECTED, TOLERATED, PluginOptions, toleration_object
+from .power_limits import PowerLimits, power_limit_warnings
 
 if t.TYPE_CHECKING:
     import yaml
@@ -37,13 +39,15 @@ def plugin_options(task: Task, pools: t.Sequence[Pool]) -> PluginOptions:
     for config in configs:
         for sentence in advice(config):
             task.warn(sentence)
+    tolerations = _tolerations(params["tolerations"], pools)
     return PluginOptions(
         configs,
         params["image"],
         _selector(params["node_selector"]),
-        _tolerations(params["tolerations"], pools),
+        tolerations,
         _release(task),
         params["metrics_service"],
+        _power_limits(task, tolerations),
     )
 
 
@@ -141,6 +145,26 @@ def _tolerations(given: t.Sequence[t.Mapping[str, t.Any]], pools: t.Iterable[Poo
     order = sorted(of_pools, key=lambda one: (one.key, one.value, one.effect))
     kept = [one for one in order if one.key not in {usual.key for usual in TOLERATED}]
     return tuple(dict.fromkeys((*TOLERATED, *kept, *own)))
+
+
+def _power_limits(task: Task, tolerations: t.Sequence[Toleration]) -> PowerLimits | None:
+    given = task.params["power_limits"]
+    if given is None:
+        return None
+    try:
+        interval = parse_duration(given["interval"])
+    except InvalidInput as error:
+        raise InvalidInput(f"{task.called('power_limits')}: interval: {error.message}", remedy=error.remedy) from error
+    limits = PowerLimits(
+        given["watts"],
+        interval or 0,
+        given["persistence_mode"],
+        given["image"],
+        tolerations=[toleration_object(one) for one in tolerations],
+    )
+    for sentence in power_limit_warnings(limits):
+        task.warn(sentence)
+    return limits
 
 
 def _release(task: Task) -> tuple[int, int] | None:

@@ -46,6 +46,12 @@ def run(cluster: Cluster, served: Path) -> t.Callable[..., Json]:
     return executed
 
 
+def power_limits(**given: t.Any) -> Json:
+    """The option as Ansible hands it over, with its defaults."""
+    options = device_plugin.SPEC["argument_spec"]["power_limits"]["options"]
+    return {**{name: option["default"] for name, option in options.items()}, **given}
+
+
 def results(found: Json) -> dict[str, str]:
     assert not found.get("failed"), found["msg"]
     return {f"{one['kind']} {one['name']}": one["result"] for one in found["objects"]}
@@ -93,6 +99,21 @@ def test_a_configuration_that_is_taken_out_goes_with_its_daemon_set(run: t.Calla
     assert results(run(replicas=4, force=True))["DaemonSet nvidia-device-plugin-whole"] == "removed"
     assert [one["metadata"]["name"] for one in cluster.must("GET", SETS)["items"]] == ["exporter", "nvidia-device-plugin"]
     assert set(t.cast("Json", cluster.read(CONFIG))["data"]) == {"config.yaml"}
+
+
+def test_S4_03_power_limits_come_and_go_with_their_option(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    limits = power_limits(watts={"Tesla T4": 65}, interval="5m")
+    first = results(run(power_limits=limits, timeout=0))
+    assert (first["ConfigMap nvidia-powerlimit"], first["DaemonSet nvidia-powerlimit"]) == ("created", "created")
+    pod = t.cast("Json", cluster.read(f"{SETS}/nvidia-powerlimit"))["spec"]["template"]["spec"]
+    assert {"name": "INTERVAL_SECONDS", "value": "300"} in pod["containers"][0]["env"]
+    assert {"key": "nvidia.com/gpu", "operator": "Exists"} in pod["tolerations"]
+    before = len(cluster.writes())
+    assert not run(power_limits=limits, timeout=0)["changed"] and len(cluster.writes()) == before
+    gone = {"DaemonSet nvidia-powerlimit": "removed", "ConfigMap nvidia-powerlimit": "removed"}
+    assert results(run(check=True, timeout=0)).items() >= gone.items() and cluster.read(f"{SETS}/nvidia-powerlimit")
+    assert results(run(timeout=0)).items() >= gone.items()
+    assert cluster.read(f"{SETS}/nvidia-powerlimit") is None
 
 
 def test_S4_27_nothing_is_installed_beside_another_plugin(run: t.Callable[..., Json], cluster: Cluster) -> None:
@@ -180,6 +201,11 @@ def test_the_pools_of_the_documents_decide_replicas_and_tolerations(run: t.Calla
         ({"config": 4}, "config: a mapping or the path of a file is needed, not 4"),
         ({"configs": {"A100": 4}}, "'A100' is not a name for a configuration"),
         ({"configs": {"whole": 0}}, "configs: whole: a mapping or the path of a file is needed"),
+        (
+            {"power_limits": power_limits(watts={"Tesla T4": 5})},
+            "power_limits[Tesla T4] must be a whole number of watts from 10 to 2000",
+        ),
+        ({"power_limits": power_limits(interval="soon")}, 'power_limits: interval: "soon" is not a duration'),
         ({"talos_version": "new"}, "talos_version: 'new' is not a release of Talos"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.config import PluginConfig, of_content, of_replicas
 from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.kustomize import kustomize_folder
 from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.manifests import PluginOptions, plugin_objects
+from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.power_limits import PowerLimits
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import placement_of
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint, Toleration
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.node_affinity import against_taints
@@ -83,6 +84,8 @@ def powers(pod: Json) -> set[str]:
 
 def test_the_table_and_the_manifests_have_the_same_powers() -> None:
     listed = table()
+    limited = daemon_sets(objects(power_limits=PowerLimits()))["nvidia-powerlimit"]
+    assert powers(limited["spec"]["template"]["spec"]) == listed.pop("device_plugin_power_limits")
     assert set(listed) == set(VARIANTS)
     for needed, config in VARIANTS.items():
         (daemon_set,) = daemon_sets(objects(config)).values()
@@ -105,8 +108,9 @@ def test_a_manifest_with_more_is_noticed(change: Json, power: str) -> None:
 
 
 def test_every_container_is_read_only_and_has_requests_and_limits() -> None:
-    for config in VARIANTS.values():
-        (daemon_set,) = daemon_sets(objects(config)).values()
+    found = [daemon_set for config in VARIANTS.values() for daemon_set in daemon_sets(objects(config)).values()]
+    found.append(daemon_sets(objects(power_limits=PowerLimits()))["nvidia-powerlimit"])
+    for daemon_set in found:
         (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert {*container["resources"]["requests"], *container["resources"]["limits"]} == {"cpu", "memory"}
