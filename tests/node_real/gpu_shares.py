@@ -8,91 +8,83 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
+from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.config import of_replicas
+from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.manifests import (
+    IMAGE,
+    NAME,
+    NAMESPACE,
+    SELECTED,
+    PluginOptions,
+    plugin_objects,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.power_limits import PowerLimits
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.server_side_apply import apply_objects
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Toleration
+
 from tests.cluster import objects
 from tests.cluster.plane import Plane
 
 from . import image
 from .machine import Machine
 
-IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 SOCKETS = "/var/lib/kubelet/device-plugins"
-# four shares of each GPU; a pod that asks for more than one is refused
-CONFIG = """\
-version: v1
-flags:
-  migStrategy: none
-  failOnInitError: false
-sharing:
-  timeSlicing:
-    renameByDefault: false
-    failRequestsGreaterThanOne: true
-    resources:
-      - {name: nvidia.com/gpu, replicas: 4}
-"""
 
 
 class DevicePlugin:
-    """From ``__enter__`` on it runs in a pod on the node; ``__exit__`` takes it and all pods of its namespace away."""
+    """From ``__enter__`` on the objects of our role are in the cluster, with four replicas of each GPU; the plugin in their image is ours.
+    ``__exit__`` takes them and all pods of their namespace away."""
 
-    NAMESPACE = "gpu-device-plugin"
     _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    _DAEMON_SET = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{NAME}"
 
-    def __init__(self, plane: Plane, machine: Machine, node: str, program: pathlib.Path) -> None:
-        self._plane, self._machine, self._node, self._program = plane, machine, node, program
+    def __init__(self, plane: Plane, kube: Kube, machine: Machine, node: str, program: pathlib.Path) -> None:
+        self._plane, self._kube, self._machine, self._node, self._program = plane, kube, machine, node, program
 
     def __enter__(self) -> t.Self:
         self._tasks = self._count()
         program = {"usr/bin/nvidia-device-plugin": self._program.read_bytes()}
         archive = image.of_layers([image.layer(program, 0o755)], {"Env": ["PATH=/usr/bin"]}, IMAGE)
         self._machine.run("ctr", "--namespace=k8s.io", "images", "import", "-", given=archive)
-        self._plane.create("/api/v1/namespaces", {"metadata": {"name": self.NAMESPACE}})
-        self._plane.create(
-            f"/api/v1/namespaces/{self.NAMESPACE}/configmaps",
-            {"metadata": {"name": "nvidia-device-plugin-config"}, "data": {"config.yaml": CONFIG}},
-        )
-        container = {
-            "name": "nvidia-device-plugin",
-            "image": IMAGE,
-            "command": ["nvidia-device-plugin"],
-            "env": [{"name": "CONFIG_FILE", "value": "/config/config.yaml"}],
-            "volumeMounts": [{"name": "sockets", "mountPath": SOCKETS}, {"name": "config", "mountPath": "/config"}],
-        }
-        volumes = [
-            {"name": "sockets", "hostPath": {"path": SOCKETS, "type": "Directory"}},
-            {"name": "config", "configMap": {"name": "nvidia-device-plugin-config"}},
-        ]
-        self._put("nvidia-device-plugin", container, volumes=volumes)
+        self._plane.patch(f"/api/v1/nodes/{self._node}", {"metadata": {"labels": SELECTED}})
+        self.apply()
         return self
+
+    def apply(self) -> set[str]:
+        """What became of the objects. Power limits are among them, and no node has their label."""
+        anywhere = Toleration("", "Exists", "", "")
+        options = PluginOptions((of_replicas(4),), tolerations=(anywhere,), power_limits=PowerLimits())
+        return {one.result for one in apply_objects(self._kube, plugin_objects(options), force=False, dry_run=False)}
 
     def __exit__(self, *_: object) -> None:
         self.unhealthy()
+        self._plane.delete(self._DAEMON_SET, propagationPolicy="Orphan")
         for one in self._plane.get(self._PODS)["items"]:
             self._plane.delete(f"{self._PODS}/{one['metadata']['name']}", gracePeriodSeconds=1)
-        self._plane.delete(f"/api/v1/namespaces/{self.NAMESPACE}")
+        self._plane.delete(f"/api/v1/namespaces/{NAMESPACE}")
         self._machine.until(lambda: self._count() == self._tasks, 30, "the containers of the device plugin and its pods to end")
 
     def _count(self) -> int:
         return len(self._machine.run("ctr", "--namespace=k8s.io", "tasks", "list", "--quiet").split())
 
-    def _put(self, name: str, container: dict[str, t.Any], **more: t.Any) -> None:
-        spec = {
-            "containers": [container],
-            "nodeName": self._node,
-            "tolerations": [{"operator": "Exists"}],
-            "terminationGracePeriodSeconds": 1,
-            "automountServiceAccountToken": False,
-            **more,
-        }
-        objects.pod(self._plane, self.NAMESPACE, name, spec)
-
     def pod(self, name: str, shares: int) -> str:
         """One that asks for so many shares of a GPU; its name."""
         limits = {objects.GPU: str(shares)}
-        self._put(name, {"name": "main", "image": image.NAME, "imagePullPolicy": "Never", "resources": {"limits": limits}})
+        spec = {
+            "containers": [{"name": "main", "image": image.NAME, "imagePullPolicy": "Never", "resources": {"limits": limits}}],
+            "nodeName": self._node,
+            "tolerations": [{"operator": "Exists"}],
+            "automountServiceAccountToken": False,
+        }
+        objects.pod(self._plane, NAMESPACE, name, spec)
         return name
 
+    def status(self, name: str) -> dict[str, t.Any]:
+        """Of a pod."""
+        return t.cast("dict[str, t.Any]", self._plane.get(f"{self._PODS}/{name}")["status"])
+
     def phase(self, name: str) -> str:
-        return str(self._plane.get(f"{self._PODS}/{name}")["status"].get("phase"))
+        return str(self.status(name).get("phase"))
 
     def until_shown(self, capacity: int, allocatable: int) -> None:
         """Until the Node has so many shares."""
@@ -119,4 +111,5 @@ class DevicePlugin:
 
     def registrations(self) -> int:
         """How often the plugin says that a kubelet took it."""
-        return self._plane.http.get(f"{self._PODS}/nvidia-device-plugin/log").text.count("Registered device plugin for")
+        (pod,) = self._plane.get(self._PODS, labelSelector=f"app.kubernetes.io/name={NAME}")["items"]
+        return self._plane.http.get(f"{self._PODS}/{pod['metadata']['name']}/log").text.count("Registered device plugin for")

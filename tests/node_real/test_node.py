@@ -216,13 +216,15 @@ def test_time_slicing_with_the_configuration_of_our_role(
 ) -> None:
     """Four pods share one of two GPUs, a pod that asks for two shares is refused, and the shares are back after a restart of the kubelet.
 
-    The device plugin is one of ours (device_plugin/main.go), which obeys the configuration as NVIDIA's does. It is not proven on real GPUs.
+    Manifests and configuration are those of our role. The program in their image is one of ours (device_plugin/main.go), which obeys the
+    configuration as NVIDIA's does. It is not proven on real GPUs.
     """
-    with DevicePlugin(stand.plane, node.machine, node.spec.name, built("device-plugin", request)) as plugin:
+    with DevicePlugin(stand.plane, stand.kube, node.machine, node.spec.name, built("device-plugin", request)) as plugin:
         plugin.until_shown(8, 8)
+        assert plugin.apply() == {"unchanged"}
         greedy = plugin.pod("greedy", 2)
         stand.plane.until(lambda: plugin.phase(greedy) == "Failed", what="the pod with two shares to be refused")
-        refused = stand.plane.get(f"/api/v1/namespaces/{plugin.NAMESPACE}/pods/{greedy}")["status"]
+        refused = plugin.status(greedy)
         assert refused["reason"] == "UnexpectedAdmissionError"
         assert "maximum request size for shared resources is 1; found 2" in refused["message"], refused
         plugin.unhealthy("GPU-1")
