@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All kubelets of the world in one place: one watch of pods, one agenda of things due, a few hands.
 
-Pods on living nodes start, run and stop. A pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes it succeed that many seconds
+Pods on living nodes start, run and stop. Pods that test a node (label ``tgp.io/acceptance``) end as the behaviour of its machine says:
+trial.py. Any other pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes it succeed that many seconds
 after its start, ``sandbox/ignore-term: "true"`` lets it go only when its grace period is over.
 """
 
@@ -23,8 +24,9 @@ from datetime import datetime, timezone
 
 import httpx
 
-from . import device_plugin, kubelet
+from . import device_plugin, kubelet, trial
 from .agenda import Agenda
+from .behaviour import Behaviour
 from .cluster import MERGE, Cluster, KubeError
 from .pod_status import crashing_status, finished_status, running_status
 from .world import World
@@ -47,8 +49,18 @@ class Node:
     alive: bool = True
     since: int = 0  # counts silences, so that an old alarm is told from a new one
     gpus: int = 0  # known once the machine's driver has found them
-    plugin_start: float = _START  # seconds
-    plugin_crashes: bool = False
+    parts: t.Mapping[str, Behaviour] = dataclasses.field(default_factory=dict)
+    trials: dict[str, int] = dataclasses.field(default_factory=dict)  # pods that tested it, each with its number
+    ready: float = 0.0  # seconds of the world at which its kubelet began
+
+    @property
+    def plugin_start(self) -> float:
+        """Seconds that its device plugin takes until it is Ready."""
+        return _START + (self.parts["plugin_late"].seconds if "plugin_late" in self.parts else 0.0)
+
+    @property
+    def plugin_crashes(self) -> bool:
+        return "plugin_crash" in self.parts
 
 
 class Kubelets:
@@ -83,12 +95,12 @@ class Kubelets:
 
     # ---- nodes
 
-    def adopt(self, name: str, uid: str, address: str, *, plugin_late: float = 0.0, plugin_crashes: bool = False) -> None:
-        """A machine's kubelet runs from now on. Its device plugin, if it is a pod, is Ready so many seconds later, or crashes."""
+    def adopt(self, name: str, uid: str, address: str, parts: t.Mapping[str, Behaviour] | None = None) -> None:
+        """A machine's kubelet runs from now on; ``parts`` are its machine's behaviours, by their kind."""
         with self._lock:
             old = self._nodes.get(name)
-            since, start = old.since + 1 if old else 0, _START + plugin_late
-            self._nodes[name] = Node(name, uid, address, since=since, plugin_start=start, plugin_crashes=plugin_crashes)
+            since, now = old.since + 1 if old else 0, self._world.clock.seconds()
+            self._nodes[name] = Node(name, uid, address, since=since, parts=parts or {}, ready=now)
             pods = list(self._pods.values())
         self._do(lambda: kubelet.renew_lease(self._cluster.admin(), name, uid, self._world.clock.now(), create=True))
         for pod in pods:
@@ -192,6 +204,8 @@ class Kubelets:
             return
         if meta.get("deletionTimestamp"):
             self._plan(pod, "delete", self._stop_seconds(pod), self._delete)
+        elif trial.LABEL in (meta.get("labels") or {}):
+            self._try_out(pod)
         elif status.get("phase", "Pending") == "Pending":
             self._plan(pod, "run", node.plugin_start if device_plugin.is_plugin(pod) else _START, self._run)
         elif (
@@ -253,6 +267,20 @@ class Kubelets:
                 self._plugins[pod["metadata"]["uid"]] = sharing
             if node.gpus:
                 kubelet.offer_gpus(client, node.name, node.gpus, sharing)
+
+    def _try_out(self, pod: Json) -> None:
+        """A pod that tests its node: what its machine makes of it, step by step."""
+        node = self._alive(pod)
+        if node is None:
+            return
+        node.trials.setdefault(pod["metadata"]["uid"], len(node.trials))
+        first, alive = not node.trials[pod["metadata"]["uid"]], self._world.clock.seconds() - node.ready
+        for number, (seconds, status) in enumerate(trial.course(pod, node.parts, alive, first=first)):
+            self._plan(pod, f"trial {number}", seconds, functools.partial(self._show, status=status))
+
+    def _show(self, pod: Json, status: trial.Status) -> None:
+        body = status(pod, self._world.clock.now())
+        self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": body}, kind=MERGE)
 
     def _finish(self, pod: Json) -> None:
         status = finished_status(pod, kubelet.time_text(self._world.clock.now()))

@@ -261,8 +261,7 @@ class Story(Obstacles):
             uid = kubelet.register(client, intent, address, self._machine.id, self._world.clock.now())
             if not self._lives():
                 raise Over
-            late = self._parts["plugin_late"].seconds if "plugin_late" in self._parts else 0.0
-            kubelets.adopt(intent.node_name, uid, address, plugin_late=late, plugin_crashes="plugin_crash" in self._parts)
+            kubelets.adopt(intent.node_name, uid, address, self._parts)
             if not self._lives():  # ended between the two: silence() may have come too early
                 kubelets.silence(intent.node_name)
                 raise Over

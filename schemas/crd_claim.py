@@ -48,7 +48,7 @@ def schema() -> Schema:
         "maxItems": 32,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
-        "description": "Launched, Registered, Initialized and Ready",
+        "description": "Launched, Registered, Initialized, Ready, and Accepted where the node is tested",
     }
     return {
         "type": "object",

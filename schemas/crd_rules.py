@@ -69,6 +69,10 @@ _ONE_TAILSCALE = rule(
     "spec.tailscaleConfig and spec.talosConfig.tailscaleConfig are the same. Remove one of the two.",
 )
 _NAMED_TAILSCALE = f"(({has('tailscaleConfig')}) || ({has('talosConfig.tailscaleConfig')}))"
+_ACCEPTANCE = [
+    rule("has(self.test) != has(self.image)", "needs exactly one of test (vectoradd) and image (a test of your own)."),
+    rule("!has(self.command) || has(self.image)", "is of an image of your own. Give image, or remove it.", at=".command"),
+]
 _MESH: Rules = {
     "spec": [
         _ONE_TAILSCALE,
@@ -355,6 +359,7 @@ _NODE_POOL: Rules = {
             at=".expireJitter",
         ),
     ],
+    "spec.acceptance": _ACCEPTANCE,
     "spec.disruption.idleProbe": [
         rule(
             "has(self.url) || has(self.command)",
@@ -383,7 +388,7 @@ _NODE_POOL: Rules = {
 
 # ---- GPURequest
 
-_REQUEST: Rules = {"spec.provider": [CLOUD]}
+_REQUEST: Rules = {"spec.provider": [CLOUD], "spec.acceptance": _ACCEPTANCE}
 
 RULES: dict[str, Rules] = {
     "GPUNodeClass": {**_MESH, **_NODE_CLASS},

@@ -108,6 +108,13 @@ paused:
   type: list
   elements: dict
   returned: always
+blocked:
+  description:
+    - What is not rented for a while after a failure, each with C(key) and C(until), and as far as known C(since), C(reason), C(why) in words
+      and C(claim), the machine. A key is that of an offer, a host, a provider or a pool.
+  type: list
+  elements: dict
+  returned: always
 """
 
 from ..module_utils.core.task import Task, main

@@ -190,7 +190,12 @@ class Routes:
     def _object(self, found: Target, request: Request, identity: Identity) -> Answer:
         resource, namespace, name, sub = found
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}.get(request.method)
-        if verb is None or (verb == "create") != (sub in ("eviction", "binding")) or (verb == "delete" and sub):
+        if (
+            verb is None
+            or (verb == "create") != (sub in ("eviction", "binding"))
+            or (verb == "delete" and sub)
+            or (sub == "log" and verb != "get")
+        ):
             raise method_not_allowed()
         if resource.shares is not None and verb not in resource.verbs:
             raise method_not_allowed()

@@ -65,6 +65,11 @@
 {{- else }}{{ or (ne (include "tgp.ownMachinesOnly" .) "true") (contains "\"credentialsRef\":" $text) (contains "\"templateRef\":" $text) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.tests" -}}
+{{- if kindIs "bool" .Values.rbac.acceptance }}{{ .Values.rbac.acceptance }}
+{{- else }}{{ contains "\"acceptance\":" (toJson .Values.documents.inline) }}{{ end }}
+{{- end }}
+
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
@@ -72,6 +77,7 @@
 {{- if eq (include "tgp.tokens" .) "true" }}{{ $features = append $features "tokens" }}{{ end }}
 {{- if eq (include "tgp.readsSecrets" .) "true" }}{{ $features = append $features "secrets" }}{{ end }}
 {{- if eq (include "tgp.fromCluster" .) "true" }}{{ $features = append $features "objects" }}{{ end }}
+{{- if eq (include "tgp.tests" .) "true" }}{{ $features = append $features "acceptance" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}
 {{- end }}

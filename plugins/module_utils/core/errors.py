@@ -65,6 +65,12 @@ class LockLost(TgpError):
     kind = "lock_lost"
 
 
+class NeverReady(TgpError):
+    """What is waited for will never come, so that to wait longer is of no use."""
+
+    kind = "never_ready"
+
+
 class TimedOut(TgpError):
     """A wait reached its deadline."""
 

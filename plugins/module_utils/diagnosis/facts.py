@@ -88,6 +88,8 @@ class Findings:
     step: str = "launched"
     message: str = ""
     hopeless: str = ""
+    test_log: tuple[str, ...] | None = None
+    untested: str = ""
     instance_id: str = ""
     instance: Instance | None = None
     instance_listed: bool | None = None

@@ -205,5 +205,30 @@ def _labels(findings: Findings) -> ProbableCause | None:
     )
 
 
+def _rejected(findings: Findings) -> ProbableCause | None:
+    if findings.test_log is None:
+        return None
+    return ProbableCause(
+        "acceptance_failed",
+        f"The node is Ready and does not pass: {findings.hopeless or findings.message}.".replace("..", "."),
+        "Nothing is to be done: its host is not rented again for a while (status.yml says until when). If machines of other hosts fail, too, "
+        "run the test's image by hand: it may not fit their driver or their GPUs.",
+        tuple(f"log: {line[:300]}" for line in findings.test_log[-5:]),
+    )
+
+
+def _untested(findings: Findings) -> ProbableCause | None:
+    if not findings.untested or findings.node is None or not findings.node.ready:
+        return None
+    return ProbableCause(
+        "acceptance_unknown",
+        f"The node is Ready and its acceptance test gave no result in time: {findings.untested[:300]}.".replace("..", "."),
+        "This says nothing of its GPUs. Correct the image, the registry or the RuntimeClass of spec.acceptance, or raise its timeout; "
+        "where other pods hold the GPUs (a DaemonSet that tolerates everything), test one: gpus: one.",
+        findings.warned(),
+    )
+
+
+TESTED = (_rejected,)
 WRONG_NODE = (_stale, _version, _image)
-RULES = (_network, _not_ready, _gpus, _trustd, _taints, _labels)
+RULES = (_untested, _network, _not_ready, _gpus, _trustd, _taints, _labels)

@@ -17,6 +17,7 @@ from . import node as diagnosis_node
 from .facts import Findings, ProbableCause
 
 _RULES = (
+    *diagnosis_node.TESTED,
     *boot.GONE,
     *diagnosis_node.WRONG_NODE,
     *boot.BOOTSTRAP,

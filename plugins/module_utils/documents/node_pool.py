@@ -10,7 +10,7 @@ import typing as t
 from decimal import Decimal
 
 from ..core.errors import InvalidInput
-from ..model import Calendar, CloudChoice, DisruptionBudget, Machine, NodeClass, Pool, Requirement, Window
+from ..model import AcceptanceTest, Calendar, CloudChoice, DisruptionBudget, Machine, NodeClass, Pool, Requirement, Window
 from ..model.labels import (
     CLUSTER_LABEL,
     DISRUPTED_TAINT,
@@ -28,7 +28,7 @@ from ..model.labels import (
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
-from ..model.spec import DRAIN_TIMEOUT
+from ..model.spec import ACCEPTANCE_TIMEOUT, DRAIN_TIMEOUT
 from ..planner.disruption.disruption_budgets import valid
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
@@ -43,6 +43,7 @@ REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
 _EXAMPLE = {GPU_COUNT_LABEL: "2", GPU_MEMORY_LABEL: "24576"}
 _LEAST_MEMORY = 1024
+_SHORTEST_TEST = 30  # seconds
 
 
 def node_pool(
@@ -97,6 +98,7 @@ def node_pool(
         else None,
         calendar=calendar(spec.get("calendar"), reader, limits.get("maxNodes")),
         gpu_wait=spec.get("gpuWait", "all"),
+        acceptance=acceptance(spec, reader),
         orphaned_policy=spec.get("orphanedPolicy", "Drain"),
         generation=fingerprint([inner, meta]),
         service=serves,
@@ -174,6 +176,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         expire_after=reader.duration_or_never(spec.get("maxLifetime"), "spec.maxLifetime", None),
         consolidate_after=reader.duration_or_never(spec.get("idleTimeout"), "spec.idleTimeout", None),
         request=True,
+        acceptance=acceptance(spec, reader),
         orphaned_policy=spec.get("orphanedPolicy", "Drain"),
         budget=budget(spec, reader),
         cloud=cloud or "",
@@ -277,6 +280,32 @@ def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
     }
+
+
+# ---- what a new node has to pass (L-35)
+
+_ACCEPTANCE = "spec.acceptance"
+
+
+def acceptance(spec: Spec, reader: Reader) -> AcceptanceTest | None:
+    """The test of a pool or request; None without one."""
+    if "acceptance" not in spec:
+        return None
+    given: Spec = spec["acceptance"]
+    if ("test" in given) == ("image" in given):
+        reader.fault(_ACCEPTANCE, "needs exactly one of test (vectoradd) and image (a test of your own).")
+    if "command" in given and "image" not in given:
+        reader.fault(f"{_ACCEPTANCE}.command", "is of an image of your own. Give image, or remove it.")
+    lasts = reader.duration(given.get("timeout"), f"{_ACCEPTANCE}.timeout", ACCEPTANCE_TIMEOUT)
+    if lasts < _SHORTEST_TEST:
+        reader.fault(f"{_ACCEPTANCE}.timeout", f"{lasts} s is too short to pull an image. Give {_SHORTEST_TEST}s or more.")
+    return AcceptanceTest(
+        given.get("image", ""),
+        tuple(given.get("command", ())),
+        given.get("runtimeClassName", ""),
+        lasts,
+        given.get("gpus", "all"),
+    )
 
 
 # ---- the part of a GPUNodePool that says when its nodes go by themselves: ``spec.disruption``

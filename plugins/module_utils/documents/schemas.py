@@ -29,6 +29,8 @@ POLICIES = ("WhenIdle", "WhenEmpty", "WhenUnderutilized", "WhenEmptyOrUnderutili
 BACKENDS = ("tailscale", "wireguard", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
+ACCEPTANCE_TESTS = ("vectoradd",)
+ACCEPTANCE_GPUS = ("all", "one")
 ORPHANED_POLICIES = ("Drain", "Keep")
 DRIFT_POLICIES = ("Report", "Replace")
 GPU_LOSS_POLICIES = ("Keep", "Replace")
@@ -222,6 +224,18 @@ _IDLE_PROBE = _object(
     (),
     "how a service is asked whether it is idle",
 )
+_ACCEPTANCE = _object(
+    {
+        "test": _said({"enum": list(ACCEPTANCE_TESTS)}, "a test that is built in: NVIDIA's CUDA sample vectorAdd"),
+        "image": _said(_TEXT, "an image of your own whose start ends with 0 where the GPUs are good; instead of test"),
+        "command": _list(_TEXT, 1, "a program of the image and its arguments, instead of the image's own start"),
+        "runtimeClassName": _said(_NAME, "the RuntimeClass of the test's pod"),
+        "timeout": _said(_DURATION, "for one try, the pull of the image included"),
+        "gpus": _said({"enum": list(ACCEPTANCE_GPUS)}, "how many of the node's GPUs are tested"),
+    },
+    (),
+    "what a new node has to pass before pods may come",
+)
 _CLOCK: Schema = {"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "description": 'a local time of day like "08:00"'}
 _CLOCK_END: Schema = {
     "type": "string",
@@ -371,6 +385,7 @@ NODE_POOL = _document(
             "registrationTimeout": _DURATION,
             "terminationGracePeriod": _DURATION,
             "gpuWait": _said({"enum": list(GPU_WAITS)}, "how many of its GPUs a node must show to be usable"),
+            "acceptance": _ACCEPTANCE,
             "pack": _said({"enum": list(PACKS)}, "which machine is taken for waiting pods"),
             "schedulers": _list(_TEXT, description="schedulers whose waiting pods count beside the default one's"),
             "scaleUpDelay": _said(_DURATION, "for so long a pod has to wait before a machine is rented for it"),
@@ -403,6 +418,7 @@ REQUEST = _document(
             "maxLifetime": _DURATION_OR_NEVER,
             "idleTimeout": _DURATION_OR_NEVER,
             "orphanedPolicy": _ORPHANED,
+            "acceptance": _ACCEPTANCE,
             "spot": _YES_NO,
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,

@@ -18,6 +18,7 @@ TOKENS = "tokens"
 SECRETS = "secrets"
 OBJECTS = "objects"
 SERVICES = "services"
+ACCEPTANCE = "acceptance"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -25,6 +26,7 @@ FEATURES = {
     SECRETS: "credentials and templates in Secrets (the common Secret, credentialsRef, templateRef)",
     OBJECTS: "documents that are objects of the cluster (documents_from_cluster)",
     SERVICES: "pools of services, in the namespace of each",
+    ACCEPTANCE: "pools and requests whose new nodes have to pass an acceptance test",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
 
@@ -158,6 +160,12 @@ _WITHDRAW = Need(
 )
 _PUBLISH = Need("publish containers as Services, and list their endpoints", rights_in(EACH_PLACE), SERVICES)
 
+_TEST = Need(
+    "run the pod of an acceptance test on a new node, and read its log",
+    (*_all("create", "pods", namespace=NAMESPACE), *_all("get", "pods/log", namespace=NAMESPACE)),
+    ACCEPTANCE,
+)
+
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
@@ -167,7 +175,7 @@ _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
     _END_TOKENS, _PUBLISHED, _WITHDRAW, _REPORT,
 )  # fmt: skip
-_EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH)
+_EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH, _TEST)
 
 NEEDS: dict[str, tuple[Need, ...]] = {
     "status": _LOOK,

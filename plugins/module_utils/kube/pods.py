@@ -13,19 +13,23 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.clock import from_text
-from ..model import Expression, NodeTerm, Others, Placement, Pod, Toleration
+from ..model import ContainerState, Expression, NodeTerm, Others, Placement, Pod, Toleration, TrialPod
 from ..model.cluster import DEFAULT_SCHEDULER
 from ..model.labels import (
+    ACCEPTANCE_LABEL,
+    ACCEPTANCE_TEST_ANNOTATION,
     CLUSTER_API_PREFIX,
     CLUSTER_AUTOSCALER_PREFIX,
+    CLUSTER_LABEL,
     HOSTNAME_LABEL,
     KARPENTER_PREFIX,
+    MANAGED_BY_LABEL,
     MIRROR_POD_ANNOTATION,
     PREFIX,
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
 )
 from ..model.resources import GPU_RESOURCES, PARTIAL_GPU_PREFIXES
-from .client import Json, Kube
+from .client import NAMESPACE, Json, Kube
 
 PATH = "/api/v1/pods"
 _NOTHING: t.Mapping[str, t.Any] = {}
@@ -202,6 +206,52 @@ def _of(container_or_pod: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]
             if wanted(name):
                 totals[name] = whole(str(text), name)
     return totals
+
+
+# ---- pods of ours that test a node (L-35)
+
+
+def is_trial(pod: Pod, cluster_id: str) -> bool:
+    """Whether the pod is one of ours that test a node: made by us, for this cluster's records, in our namespace."""
+    labels = pod.labels
+    return (
+        pod.namespace == NAMESPACE
+        and ACCEPTANCE_LABEL in labels
+        and labels.get(MANAGED_BY_LABEL) == "tgp.gpu"
+        and labels.get(CLUSTER_LABEL) == cluster_id
+    )
+
+
+def trial_pod(raw: Json) -> TrialPod:
+    """A raw pod with our label as our record."""
+    meta, status = raw["metadata"], raw.get("status") or _NOTHING
+    waiting, why = _waiting(status)
+    unplaced = waiting if why or waiting == "Unschedulable" else ""
+    return TrialPod(
+        name=meta["name"],
+        uid=meta["uid"],
+        claim=(meta.get("labels") or _NOTHING).get(ACCEPTANCE_LABEL, ""),
+        fingerprint=(meta.get("annotations") or _NOTHING).get(ACCEPTANCE_TEST_ANNOTATION, ""),
+        created=_moment(meta["creationTimestamp"]),
+        phase=str(status.get("phase") or "Pending"),
+        deleting=bool(meta.get("deletionTimestamp")),
+        reason=str(status.get("reason") or unplaced),
+        message=str(status.get("message") or why),
+        containers=tuple(_state_of(entry) for entry in status.get("containerStatuses") or ()),
+    )
+
+
+def _state_of(entry: Json) -> ContainerState:
+    kind, state = next(iter((entry.get("state") or _NOTHING).items()), ("", _NOTHING))
+    started, finished = state.get("startedAt"), state.get("finishedAt")
+    return ContainerState(
+        name=str(entry.get("name") or ""),
+        exit_code=int(state["exitCode"]) if kind == "terminated" else None,
+        reason=str(state.get("reason") or ""),
+        message=str(state.get("message") or ""),
+        started=_moment(started) if started else None,
+        finished=_moment(finished) if finished else None,
+    )
 
 
 # ---- what a pod says about its place, read from its raw form. Thousands of pods say the same few things, so equal records are one

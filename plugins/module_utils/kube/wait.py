@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from ..core.clock import Clock
-from ..core.errors import ApiError, TgpError
+from ..core.errors import ApiError, NeverReady, TgpError
 from ..model import Node
 from . import csr
 from .client import Kube
@@ -81,10 +81,6 @@ _OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the
 _Look = tuple[dict[str, Evidence], list[csr.SigningRequest]]
 
 
-def _no_evidence(_claim: str) -> Evidence:
-    return Evidence()
-
-
 def _no_step(_claim: str, _step: str, _detail: str) -> None:
     """Nobody listens."""
 
@@ -102,7 +98,7 @@ def wait_for(
     expected: t.Sequence[Expected],
     *,
     clock: Clock,
-    evidence: t.Callable[[str], Evidence] = _no_evidence,
+    evidence: t.Callable[[str], Evidence] = lambda _claim: Evidence(),
     on_step: t.Callable[[str, str, str], None] = _no_step,
     on_ready: t.Callable[[str, Node], None] = _no_ready,
 ) -> dict[str, NodeOutcome]:
@@ -127,9 +123,9 @@ class NodeWait:
     """One wait for many nodes, which other threads may extend by :meth:`add` until :meth:`close`.
 
     ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
-    until the node's deadline. ``evidence`` is asked in a thread of its own, for one claim after the other; ``on_step`` is called by the
-    caller's thread, and so is ``on_end``, with all that ended in one pass. Missing rights, and an API server that cannot be reached when
-    a time is over, end the whole wait with their error.
+    until the node's deadline, after NeverReady not any more. ``evidence`` is asked in a thread of its own, for one claim after the other;
+    ``on_step`` is called by the caller's thread, and so is ``on_end``, with all that ended in one pass. Missing rights, and an API server
+    that cannot be reached when a time is over, end the whole wait with their error.
     """
 
     def __init__(
@@ -137,7 +133,7 @@ class NodeWait:
         kube: Kube,
         *,
         clock: Clock,
-        evidence: t.Callable[[str], Evidence] = _no_evidence,
+        evidence: t.Callable[[str], Evidence] = lambda _claim: Evidence(),
         on_step: t.Callable[[str, str, str], None] = _no_step,
         on_ready: t.Callable[[str, Node], None] = _no_ready,
         on_end: t.Callable[[t.Mapping[str, NodeOutcome]], None] = _no_end,
@@ -354,9 +350,7 @@ class NodeWait:
         outcome = self._outcomes[machine.claim]
         outcome.node = node
         if wrong := machine.wrong(node):
-            outcome.message = outcome.hopeless = wrong
-            self._close(machine.claim)
-            return
+            return self._give_up(machine.claim, wrong)
         if missing := machine.missing(node):
             outcome.message = "; ".join(missing)
             return
@@ -369,6 +363,8 @@ class NodeWait:
         error = future.exception()
         if error is not None and not isinstance(error, TgpError):
             raise error
+        if isinstance(error, NeverReady):
+            return self._give_up(claim, str(error))
         if error is not None:  # a passing fault must not cost a machine that is there: try again until its time is over
             outcome.message = str(error)
             self._again.add(self._expected[claim].name)
@@ -420,9 +416,7 @@ class NodeWait:
     def _weigh(self, machine: Expected, evidence: Evidence, requests: list[csr.SigningRequest]) -> None:
         outcome = self._outcomes[machine.claim]
         if evidence.hopeless:
-            outcome.message = outcome.hopeless = evidence.hopeless
-            self._close(machine.claim)
-            return
+            return self._give_up(machine.claim, evidence.hopeless)
         if "node" in outcome.seen:
             return  # its own words count now
         if evidence.instance:
@@ -491,6 +485,11 @@ class NodeWait:
                 if node.name in self._by_node and self._by_node[node.name].claim in late:
                     self._nodes[node.name] = node
                     self._fresh.add(node.name)
+
+    def _give_up(self, claim: str, why: str) -> None:
+        outcome = self._outcomes[claim]
+        outcome.message = outcome.hopeless = why
+        self._close(claim)
 
     def _close(self, claim: str) -> None:
         outcome, machine = self._outcomes[claim], self._expected[claim]

@@ -10,7 +10,21 @@ Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB
 from __future__ import annotations
 
 from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
-from .cluster import DevicePlugin, DevicePlugins, Expression, MadeToken, Node, NodeTerm, Others, Placement, Pod, Taint, Toleration
+from .cluster import (
+    ContainerState,
+    DevicePlugin,
+    DevicePlugins,
+    Expression,
+    MadeToken,
+    Node,
+    NodeTerm,
+    Others,
+    Placement,
+    Pod,
+    Taint,
+    Toleration,
+    TrialPod,
+)
 from .decisions import Action, KubernetesEvent, Notice, ObjectReference, PausedPool, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
 from .names import Labels
@@ -30,6 +44,7 @@ from .offers import (
     StateFacts,
 )
 from .spec import (
+    AcceptanceTest,
     Calendar,
     CloudChoice,
     DisruptionBudget,
@@ -53,6 +68,7 @@ from .spec import (
 )
 
 __all__ = [
+    "AcceptanceTest",
     "Action",
     "Attempt",
     "Calendar",
@@ -62,6 +78,7 @@ __all__ = [
     "CloudChoice",
     "CloudView",
     "Container",
+    "ContainerState",
     "DamagedClaim",
     "Deletion",
     "Device",
@@ -116,6 +133,7 @@ __all__ = [
     "StateFacts",
     "Taint",
     "Tally",
+    "TrialPod",
     "Toleration",
     "WaitingPod",
     "Window",

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .offers import Lane, Offer
-from .spec import Calendar, DisruptionBudget, SecretRef
+from .spec import AcceptanceTest, Calendar, DisruptionBudget, SecretRef
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 
@@ -90,6 +90,7 @@ class Limits:
     orphaned_policy: str
     credentials: SecretRef | None = None
     mesh_tags: tuple[str, ...] = ()
+    acceptance: AcceptanceTest | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class Claim:
     ``generation`` is the hash of class, pool and template (drift); ``store_generation`` that of the record store, as stamped on the machine.
     ``source`` is where its pool or request was last read (empty = inline, or a claim of version 0.1), ``source_uid`` the uid of an object,
     ``limits`` what it said (None = a claim of version 0.1), ``document_gone_since`` when a run first missed it there.
+    ``accepted`` is when its node passed the acceptance test of its pool (None = there was none, or not yet).
     ``worked_since`` is when the first pod was at work on its node; ``work_watched`` False: it was used before anybody noted that (a claim of
     an older version, or one made for a running machine).
     ``replaces`` is the name of the machine in whose place this one comes; it means nothing once that machine is gone.
@@ -137,6 +139,7 @@ class Claim:
     peer: Peer | None = None
     registered: datetime | None = None
     initialized: datetime | None = None
+    accepted: datetime | None = None
     worked_since: datetime | None = None
     work_watched: bool = False
     idle_since: datetime | None = None

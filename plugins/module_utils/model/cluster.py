@@ -163,6 +163,36 @@ class Pod:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ContainerState:
+    """One container of a test pod. ``exit_code`` None = it has not ended; ``started`` None = it never ran. ``reason`` and ``message`` are those
+    of its end, or of what it waits for."""
+
+    name: str
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    started: datetime | None = None
+    finished: datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TrialPod:
+    """A pod of ours that tests the node of ``claim`` (L-35). ``fingerprint`` says which test of which machine it is. ``reason`` and ``message``
+    are those of the pod as a whole: who ended it, or why the scheduler does not place it. ``deleting``: it is being removed."""
+
+    name: str
+    uid: str
+    claim: str
+    fingerprint: str
+    created: datetime
+    phase: str
+    deleting: bool = False
+    reason: str = ""
+    message: str = ""
+    containers: tuple[ContainerState, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DevicePlugin:
     """A DaemonSet that advertises GPUs; ``dra``: as devices of a DRA driver."""
 

@@ -66,6 +66,7 @@ class Observation:
     tokens: tuple[MadeToken, ...] | None = None
     nodes: tuple[Node, ...] | None = None
     pods: tuple[Pod, ...] | None = None
+    trials: tuple[Pod, ...] | None = None  # pods of ours that test a node (L-35); they are not among ``pods``
     claims: tuple[Claim, ...] | None = None
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)

@@ -103,5 +103,6 @@ class ActionKind(enum.StrEnum):
     DELETE_KEY = "delete_key"
     DELETE_TOKEN = "delete_token"
     DELETE_SERVICE = "delete_service"
+    DELETE_POD = "delete_pod"
     DELETE_EXTRA = "delete_extra"
     REPORT = "report"

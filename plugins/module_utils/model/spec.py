@@ -15,6 +15,7 @@ from .names import Labels
 from .offers import Lane, Quality
 
 DRAIN_TIMEOUT: t.Final = 600  # seconds for which pods may take to leave, of a pool that says nothing (L-9)
+ACCEPTANCE_TIMEOUT: t.Final = 300  # seconds for one try of an acceptance test, of a pool that says nothing (L-35)
 UNHEALTHY_TIMEOUT: t.Final = 1200  # seconds for which a Node may be ill, of a pool that says nothing (L-20)
 
 
@@ -173,6 +174,24 @@ class IdleProbe:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class AcceptanceTest:
+    """What a new node has to pass before pods may come (L-35). ``image`` empty: the CUDA sample vectorAdd; without ``command`` the image's own
+    start is used. ``gpus``: all or one. ``timeout``: seconds for one try, its image included. ``runtime_class``: of its pod, empty = the
+    node's default."""
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    runtime_class: str = ""
+    timeout: int = ACCEPTANCE_TIMEOUT
+    gpus: str = "all"
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.image or "vectoradd"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DisruptionBudget:
     """How many nodes of a pool may go at once (L-6). ``nodes``: a number or a share like "10%". ``reasons``: Empty, Drifted,
     Underutilized; none = all. ``schedule``: cron of five fields in ``time_zone``; in force from each due time for ``duration``
@@ -193,7 +212,7 @@ class Pool:
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
     ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
-    ``surge``: a machine that drifted or expires is replaced before it goes.
+    ``surge``: a machine that drifted or expires is replaced before it goes. ``acceptance``: None = new nodes are not tested.
     ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
     read from, as :class:`Document` has it; ``source_uid``: the uid of an object."""
 
@@ -228,6 +247,7 @@ class Pool:
     calendar: Calendar | None = None
     idle_mode: str = "workload"
     gpu_wait: str = "all"
+    acceptance: AcceptanceTest | None = None
     request: bool = False
     cloud: str = ""
     generation: str = ""

@@ -23,7 +23,7 @@ from ..documents.node_class import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
-from ..kube.needed_rights import OBJECTS, TOKENS, WHOLE, record_features, rights_of
+from ..kube.needed_rights import ACCEPTANCE, OBJECTS, TOKENS, WHOLE, record_features, rights_of
 from ..kube.rbac import Right
 from ..model import NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
@@ -147,6 +147,8 @@ def open_context(
     kube = connect_cluster(task)
     kube.needs = _needed(task)
     specs = load(task, kube, strict=strict)
+    if any(pool.acceptance is not None for pool in specs.described):
+        kube.needs = _needed(task, ACCEPTANCE)
     if documents_required and not specs.pools:
         _refuse_without_pools(task, specs, settings)
     Sender(task)  # says what is wrong with its options
@@ -171,10 +173,10 @@ def open_context(
     )
 
 
-def _needed(task: Task) -> tuple[Right, ...]:
+def _needed(task: Task, *more: str) -> tuple[Right, ...]:
     """What the playbook of this task does in the cluster, or what fleet_validate is to look for: the first refusal then names all of it that
-    is missing."""
-    features = {TOKENS, *record_features(task.params.get("claim_store"))}
+    is missing. ``more``: features that the documents use."""
+    features = {TOKENS, *more, *record_features(task.params.get("claim_store"))}
     if task.params.get("documents_from_cluster"):
         features.add(OBJECTS)
     playbooks = (task.params["rights_of"] or [WHOLE]) if "rights_of" in task.params else [task.playbook]

@@ -19,6 +19,7 @@ from ..core.errors import ApiError, Forbidden, InvalidInput, NotFound, TgpError
 from ..kube.client import NAMESPACE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
+from ..kube.pods import is_trial
 from ..kube.pods import pods as read_pods
 from ..kube.services import services_of
 from ..mesh.base import find_device
@@ -90,7 +91,8 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         tokens=made,
         nodes=nodes,
         device_plugins=plugins,
-        pods=all_pods,
+        pods=None if all_pods is None else tuple(pod for pod in all_pods if not is_trial(pod, context.cluster_id)),
+        trials=None if all_pods is None else tuple(pod for pod in all_pods if is_trial(pod, context.cluster_id)),
         claims=claims,
         findings=_state("findings", lambda: context.records.read_times("findings"), state_problems),
         blocks=launch_backoff.active(_state("blocklist", context.records.blocks, state_problems), context.clock.now()),

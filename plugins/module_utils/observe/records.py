@@ -143,10 +143,14 @@ class Records:
         self._blocks = self._store.read_state("blocklist")
         return self._blocks
 
-    def block(self, key: str, reason: str) -> None:
-        """Remember that an offer failed, so that it is not tried again at once."""
+    def known_blocks(self) -> dict[str, t.Any]:
+        """The same as last read or written in this run."""
+        return self.blocks() if self._blocks is None else self._blocks
+
+    def block(self, key: str, reason: str, *, why: str = "", claim: str = "") -> None:
+        """Remember that an offer failed, so that it is not tried again at once; ``why`` in words, and with which machine."""
         with self.money:
-            self._write_blocks(launch_backoff.after_failure(self.blocks(), key, reason, self._clock.now()))
+            self._write_blocks(launch_backoff.after_failure(self.blocks(), key, reason, self._clock.now(), why=why, claim=claim))
 
     def failed_join(self, pool: str) -> None:
         """Count a machine that never joined; too many pause the pool (L-11)."""
@@ -157,7 +161,7 @@ class Records:
         """An offer was rented: the doubling of its blocks ends (L-14). The list is read once for all successes: nobody else writes it under
         the run lock."""
         with self.money:
-            blocks = self.blocks() if self._blocks is None else self._blocks
+            blocks = self.known_blocks()
             if key in blocks or key in blocks.get(launch_backoff.HISTORY, {}):
                 self._write_blocks(launch_backoff.after_success(self.blocks(), key))
 

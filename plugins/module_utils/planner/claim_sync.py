@@ -14,7 +14,7 @@ from .claims.record import LIVE, ORDER, advance
 from .cluster_state import Recovery, Situation, recovery
 from .cost import cost
 from .disruption import emptiness
-from .provisioning.registration import is_stale, not_initialized
+from .provisioning.registration import accepted, is_stale, not_initialized
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _node_facts(claim: Claim, node: Node | None, situation: Situation) -> Claim:
         return claim  # an own machine's Node of last time proves nothing before it is Ready again
     claim = _replace(claim, node_name=node.name, node_uid=node.uid, registered=claim.registered or situation.now)
     if claim.initialized is None and not not_initialized(claim, node, situation.in_force(claim)):
-        claim = _replace(claim, initialized=situation.now)
+        claim = _replace(claim, initialized=situation.now, accepted=accepted(claim, node))
     return claim
 
 

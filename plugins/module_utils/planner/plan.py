@@ -202,6 +202,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("orphaned-tokens", lambda run: auxiliary_resources.remove_tokens(run.draft), _REAP),
     Pass("orphaned-extras", lambda run: auxiliary_resources.remove(run.draft), _REAP),
     Pass("orphaned-services", lambda run: auxiliary_resources.remove_services(run.draft), _REAP),
+    Pass("orphaned-acceptance-pods", lambda run: auxiliary_resources.remove_trials(run.draft), _REAP),
     Pass("foreign-machines", lambda run: orphans.report_foreign(run.draft), _REAP),
     # ---- machines that end whatever their pods do, the strongest reason first
     Pass(

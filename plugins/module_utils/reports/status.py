@@ -21,6 +21,7 @@ from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
 from ..planner.cost.price_history import break_even_hours
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
+from ..planner.offers import launch_backoff
 from ..planner.pauses import Pauses, paused_lines, paused_pools, paused_rows
 from ..planner.provisioning.service import Health, health_of
 from ..planner.provisioning.service_endpoints import address_of
@@ -40,7 +41,7 @@ class Seen:
     """``machines`` is JSON-safe, one entry per name of ours, ``pools`` and ``classes`` one per document; ``totals`` counts things of this
     cluster. All four are of the pools that were asked for, if any were. ``unknown`` is what could not be read (a count is None then);
     ``store`` the identity of the record store, ``foreign`` are machines with names of this cluster that are not ours, ``paused`` pools of
-    which nothing is launched or ended (L-31)."""
+    which nothing is launched or ended (L-31), ``blocked`` what is not rented for a while (L-14)."""
 
     machines: list[dict[str, t.Any]]
     totals: dict[str, t.Any]
@@ -50,6 +51,7 @@ class Seen:
     store: dict[str, str]
     foreign: list[dict[str, str]] = dataclasses.field(default_factory=list)
     paused: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    blocked: list[dict[str, str]] = dataclasses.field(default_factory=list)
     pools: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     classes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
 
@@ -77,7 +79,18 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
     paused = [f"  {line}" for line in paused_lines(seen.paused)]
     head = tables(seen.classes, seen.pools)
     money = [*(["  all pools:"] if narrowed else []), *sentences(seen.spending)]
-    return [*head, *lines, *([""] if lines else []), f"  now: {counts}; {sums}", *paused, *money, *unknown, store, *foreign]
+    return [
+        *head,
+        *lines,
+        *([""] if lines else []),
+        f"  now: {counts}; {sums}",
+        *paused,
+        *map(launch_backoff.line, seen.blocked),
+        *money,
+        *unknown,
+        store,
+        *foreign,
+    ]
 
 
 def _count(value: int | None) -> str:
@@ -124,7 +137,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     rows = [row for row in pool_rows(known) if chosen is None or row["name"] in chosen.keys]
     named = {row["node_class"] for row in rows}
     classes = [row for row in class_rows(known) if chosen is None or row["name"] in named]
-    return Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), rows, classes)
+    blocked = [] if "blocklist" in observation.state_problems else launch_backoff.reasons(context.records.known_blocks(), now)
+    seen = Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), rows, classes)
+    return dataclasses.replace(seen, blocked=blocked)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -347,6 +362,7 @@ def _machine(name: str, machine: _Together, now: datetime) -> dict[str, t.Any]:
         "cost": str(view.cost.quantize(Decimal("0.0001"))),
         "age": _duration((now - view.started).total_seconds()) if view.started else "",
         "joined": view.joined,
+        "accepted": to_text(machine.claim.accepted) if machine.claim is not None and machine.claim.accepted is not None else "",
         "instance_id": view.instance_id,
         "instance_state": instance.state.value if instance else "",
         "ip": instance.ip if instance else "",

@@ -193,6 +193,9 @@ def _conditions(claim: Claim) -> t.Iterator[Json]:
     )
     for kind, since in steps:
         yield _condition(kind, since is not None, claim.created if since is None else since, kind if since else f"Not{kind}")
+    if claim.accepted is not None or (claim.limits is not None and claim.limits.acceptance is not None):
+        held, since = claim.accepted is not None, claim.accepted or claim.created
+        yield _condition("Accepted", held, since, "AcceptanceTestPassed" if held else "NotAccepted")
     ready = claim.phase is Phase.READY and claim.deletion is None
     reason = "Terminating" if claim.deletion is not None else claim.phase.value
     yield _condition("Ready", ready, claim.deletion.requested if claim.deletion is not None else claim.phase_since, reason)

@@ -51,7 +51,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash i
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import reservations
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance, reservations
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
@@ -338,7 +338,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
 
 def rendered(specs: Specs, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]:
     """What a machine is handed on each lane, the key and the end of a tunnel that are made for it, the marks of its Node and how long it is
-    drained, what each cloud is sent, and how services are asked whether they are idle."""
+    drained, what each cloud is sent, the pod that tests a new node, and how services are asked whether they are idle."""
     pool = next(one for one in specs.described if one.name == "base")
     node_class = specs.classes[pool.node_class]
     sent: list[t.Any] = []
@@ -361,6 +361,10 @@ def rendered(specs: Specs, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]
             capacity.node_annotations(one, pool),
             Context.drain_timeout(context, pool),
         )
+    if pool.acceptance is not None:
+        two = claim(phase=Phase.JOINING, offer=PAIR, expected_gpus=2)
+        shown = node(allocatable={"nvidia.com/gpu": 2})
+        yield acceptance.pod(two, shown, pool, pool.acceptance, "tgp-system", CLUSTER)["spec"]
     yield sent
     if node_class.mesh.hub is not None:
         yield [reservations.draw(node_class.mesh.hub, (), f"node-{number}") for number in range(4)]

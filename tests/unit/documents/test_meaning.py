@@ -37,6 +37,7 @@ BASE: dict[str, Json] = {
         "nodeClassRef": {"name": "base"},
         "budget": {"period": "day", "amount": "20"},
         "timeSlicing": {"replicas": 2},
+        "acceptance": {"image": "registry.example/test:1"},
         "calendar": {
             "timeZone": "Europe/Berlin",
             "windows": [{"days": ["Mon", "Tue"], "from": "08:00", "to": "18:00", "minNodes": 1, "hardStop": "20:00"}],
@@ -62,7 +63,16 @@ BASE: dict[str, Json] = {
         "credentialsRef": REF,
         "maxHourlyPrice": "2",
         "budget": {"period": "day", "amount": "20"},
+        "acceptance": {"image": "registry.example/test:1"},
     },
+}
+ACCEPTANCE: Json = {
+    "acceptance": {"test": "vectoradd"},
+    "acceptance.image": "registry.example/test:2",
+    "acceptance.command": ["/test"],
+    "acceptance.runtimeClassName": "nvidia",
+    "acceptance.timeout": "1m",
+    "acceptance.gpus": "one",
 }
 SERVICE_POOL: Json = {
     "nodeClassRef": {"name": "containers"},
@@ -205,6 +215,7 @@ OTHER: dict[str, Json] = {
         "registrationTimeout": "30m",
         "terminationGracePeriod": "1m",
         "gpuWait": "any",
+        **ACCEPTANCE,
         "pack": "fewest",
         "schedulers": ["volcano"],
         "scaleUpDelay": "1m",
@@ -235,6 +246,7 @@ OTHER: dict[str, Json] = {
         "maxLifetime": "8h",
         "idleTimeout": "30m",
         "orphanedPolicy": "Keep",
+        **ACCEPTANCE,
         "spot": True,
     },
 }
@@ -459,6 +471,7 @@ def refused(spec: Json, **class_spec: t.Any) -> str:
         ("disruption.idleProbe", {"url": "/idle", "command": ["x"]}, "spec.disruption.idleProbe: needs exactly one of url"),
         ("disruption", {"consolidateAfter": "5m"}, "spec.disruption.consolidateAfter: has no effect without idleProbe"),
         ("gpuWait", "any", "spec.gpuWait: has no effect with lane service"),
+        ("acceptance", {"test": "vectoradd"}, "spec.acceptance: has no effect with lane service"),
         ("pack", "fewest", "spec.pack: has no effect with lane service"),
         ("schedulers", ["volcano"], "spec.schedulers: has no effect with lane service"),
         ("scaleUpDelay", "1m", "spec.scaleUpDelay: has no effect with lane service"),

@@ -155,6 +155,11 @@ def test_L28_what_a_refusal_says_to_add_allows_exactly_that(command: list[str], 
 
 # Fields of free text whose content is neither run, read as a file nor a Secret's name. A new field of documents belongs here or into the
 # tables of origins.py: does it run a program, read a file or name a Secret on behalf of whoever writes the document?
+TEST = {
+    "spec.acceptance.image": "of a pod on the rented machine, without a token, a volume, or rights",
+    "spec.acceptance.command": "runs in that pod",
+    "spec.acceptance.runtimeClassName": "name of an object of the cluster",
+}
 HARMLESS = {
     "GPUNodeClass": {
         "spec.providers[].name": "name of a cloud",
@@ -197,10 +202,12 @@ HARMLESS = {
         "spec.calendar": "times",
         "spec.budget": "numbers and a time zone",
         "spec.schedulers": "names that are compared",
+        **TEST,
     },
     "GPURequest": {
         "spec.provider": "name of a cloud",
         "spec.gpuType": "model",
+        **TEST,
         "spec.region": "region",
         "spec.budget": "numbers and a time zone",
         "spec.talosConfig.image": "as in GPUNodeClass",
@@ -273,5 +280,8 @@ def test_L28_whatever_looks_like_a_secret_a_file_or_a_command_is_bound(kind: str
 
     walk(KINDS[kind]["properties"]["spec"], "spec")
     bound = {path for table in (origins.COMMANDS, origins.FILES, origins.SECRETS) for path in table.get(kind, ())}
-    of_machines = {"spec.template.spec.service.command", "spec.template.spec.service.healthPath"}
+    of_machines = {"spec.acceptance.command"} & found | {
+        "spec.template.spec.service.command",
+        "spec.template.spec.service.healthPath",
+    }
     assert found - of_machines == bound

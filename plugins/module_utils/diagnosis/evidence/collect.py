@@ -38,12 +38,15 @@ _T = t.TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True)
 class JoinEnd:
-    """How the wait for a machine ended. ``seen`` is when each step was first seen; ``hopeless`` why it ended before its time."""
+    """How the wait for a machine ended. ``seen`` is when each step was first seen; ``hopeless`` why it ended before its time; ``test_log`` the
+    end of the log of an acceptance test that failed, None when none has; ``untested`` why one gave no result."""
 
     step: str
     message: str
     seen: t.Mapping[str, datetime]
     hopeless: str = ""
+    test_log: tuple[str, ...] | None = None
+    untested: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +148,8 @@ class _Collector:
             step=end.step,
             message=redact(end.message),
             hopeless=redact(end.hopeless),
+            test_log=end.test_log,
+            untested=redact(end.untested),
             instance_id=claim.instance_id,
             unread=tuple(sorted(unread.items())),
             **facts,

@@ -15,15 +15,18 @@ from ...diagnosis.evidence.node import refused
 from ...diagnosis.node import wrong_image, wrong_version
 from ...kube.drain.node_drain import STARTED, undoing
 from ...kube.nodes import advertise, change
-from ...kube.wait import Evidence, Expected, NodeWait
+from ...kube.wait import Evidence, Expected, NodeOutcome, NodeWait
 from ...model import Claim, InstanceState, Lane, Node, Phase
-from ...model.labels import IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
+from ...model.labels import ACCEPTED_AT_ANNOTATION, IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
 from ...model.resources import NEUTRAL_GPU
 from ...planner.claims.record import advance, in_force
+from ...planner.provisioning.acceptance import LATE
 from ...planner.provisioning.registration import not_initialized, timeout
 from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
 from ...providers.registry import CAPABILITIES
+from ...units.values import print_time
+from .acceptance import AcceptanceTests
 from .tracker import JoinTracker
 
 _CHANCE = 90.0  # seconds from its registration in which a kubelet of an unfit version may become Ready
@@ -34,13 +37,14 @@ class NodeJoins:
 
     def __init__(self, tracker: JoinTracker) -> None:
         self.context, self._tracker = tracker.context, tracker
+        self._tests = AcceptanceTests(tracker.context)
         self._wait = NodeWait(
             self.context.kube,
             clock=self.context.clock,
             evidence=self._evidence,
             on_step=self._on_step,
             on_ready=self._on_ready,
-            on_end=tracker.end,
+            on_end=self._on_end,
         )
 
     def expect(self, claims: t.Iterable[Claim]) -> None:
@@ -58,18 +62,24 @@ class NodeJoins:
 
     def run(self) -> None:
         """Returns when all have ended and nothing more is added."""
-        self._wait.run()
+        try:
+            self._wait.run()
+        finally:
+            self._tests.close()
 
     # ---- what is waited for
 
     def _expected(self, claim: Claim) -> Expected:
         pool, capability = in_force(claim, self.context.specs), CAPABILITIES[claim.cloud]
         started = claim.launch_started or claim.created
+        deadline = started + timedelta(seconds=timeout(claim, pool, capability))
+        if pool is not None and pool.acceptance is not None:  # a node that came in time, in a run that was killed: it has one try
+            deadline = max(deadline, self.context.clock.now() + timedelta(seconds=pool.acceptance.timeout + LATE))
         return Expected(
             name=claim.node_name or claim.name,
             claim=claim.name,
             launched=started,
-            deadline=started + timedelta(seconds=timeout(claim, pool, capability)),
+            deadline=deadline,
             missing=lambda node: not_initialized(claim, node, pool, marking=True),
             returns=not capability.rented,
             wrong=self._wrong_for(claim),
@@ -118,9 +128,16 @@ class NodeJoins:
         if step != "complete":  # _on_ready has said so
             self._tracker.reach(name, step, detail)
 
+    def _on_end(self, ended: t.Mapping[str, NodeOutcome]) -> None:
+        self._tracker.rejected |= self._tests.rejected
+        self._tracker.untested |= self._tests.untested
+        self._tracker.end(ended)
+
     def _on_ready(self, name: str, node: Node) -> None:
-        """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
+        """The node is complete: test it where its pool asks for that, assert our marks, let pods in, and take back what it does not need any
+        more. The Node says with the same write that it has passed, so that no later run tests one that pods are on."""
         claim = self._tracker.claims[name]
+        accepted = self._tests.passed(claim, node, in_force(claim, self.context.specs))
         pool = self.context.specs.pool_of(claim.pool)
         opening = _opening(node)
         offering = advertise(self.context.kube, node, NEUTRAL_GPU, advertised(claim, pool))  # before pods may come
@@ -129,7 +146,11 @@ class NodeJoins:
             node.name,
             uid=node.uid,
             labels={**capacity.asserted_labels(claim, pool, self.context.cluster_id, node), **opening.get("labels", {})},
-            annotations={**capacity.node_annotations(claim, pool), **opening.get("annotations", {})},
+            annotations={
+                **capacity.node_annotations(claim, pool),
+                **opening.get("annotations", {}),
+                **({ACCEPTED_AT_ANNOTATION: print_time(accepted)} if accepted is not None else {}),
+            },
             add_taints=capacity.taints(pool),
             remove_taints=(capacity.INITIALIZING.key, *opening.get("remove_taints", ())),
             unschedulable=opening.get("unschedulable"),
@@ -145,10 +166,11 @@ class NodeJoins:
             joining = claim if claim.phase is Phase.JOINING else advance(claim, Phase.JOINING, now, "node")
             return dataclasses.replace(
                 advance(joining, Phase.READY, now, "initialized"), node_name=node.name, node_uid=node.uid,
-                registered=claim.registered or node.created, initialized=now, token_id="", mesh_key_id="",
+                registered=claim.registered or node.created, initialized=now, accepted=accepted, token_id="", mesh_key_id="",
             )  # fmt: skip
 
         claim = self._tracker.write(name, complete)
+        self._tests.remove(claim)
         self.context.progress.step(
             name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud
         )

@@ -27,6 +27,7 @@ from ...providers.registry import CAPABILITIES
 from ...units.values import print_money
 from ..launch.payload import take_back
 from ..teardown.teardown import teardown_all
+from .acceptance import Rejected
 from .claim_writes import Change, ClaimWrites
 
 
@@ -67,7 +68,8 @@ _ENDING = 4  # batches of machines that are ended at a time
 
 class JoinTracker:
     """All joins of one step. ``claims`` are the records with the facts that are not written yet. ``devices`` is the mesh's list, ``hope``
-    knows when to give up, and ``price_jumps`` why a machine is too dear to stay.
+    knows when to give up, ``price_jumps`` why a machine is too dear to stay, ``rejected`` why its acceptance test
+    failed, and ``untested`` why it gave no result.
 
     :meth:`track` takes a claim in, :meth:`end` is called with what ended, and :meth:`results` returns how each claim ended. All may be
     called by several threads. Leaving it as a context manager waits for terminations that are under way.
@@ -87,6 +89,8 @@ class JoinTracker:
         self.devices: Feed[Device] = Feed(self._read_devices, context.clock)
         self.hope = Hope()
         self.price_jumps: dict[str, str] = {}
+        self.rejected: dict[str, Rejected] = {}
+        self.untested: dict[str, str] = {}
         self._explained: dict[str, Explained] = {}
         self._results: dict[str, Joined] = {}
         self._late: dict[str, End] = {}
@@ -288,7 +292,17 @@ class JoinTracker:
         """Ask everybody once more about those that never came, while they still exist, and tell what is found. A price that jumped
         needs no explanation."""
         lost = {
-            name: (self.claims[name], JoinEnd(outcome.step, outcome.message, dict(outcome.seen), outcome.hopeless))
+            name: (
+                self.claims[name],
+                JoinEnd(
+                    outcome.step,
+                    outcome.message,
+                    dict(outcome.seen),
+                    outcome.hopeless,
+                    test_log=self.rejected[name].log if name in self.rejected else None,
+                    untested=self.untested.get(name, ""),
+                ),
+            )  # fmt: skip
             for name, outcome in failed.items()
             if name not in self.price_jumps and not outcome.ready
         }
@@ -325,18 +339,32 @@ class JoinTracker:
             return dataclasses.replace(failed, deletion=deletion)
 
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+        rejected = self.rejected.get(name)
+        if rejected is not None:  # before its record: a run that is killed between the two has not forgotten the host
+            self._block(claim, "acceptance", rejected.why)
         try:
             self.write(name, fail)
         except ApiError as error:
             return f"not terminated yet: {error}"
-        try:
-            for key in launch_backoff.keys_after(claim.offer, "price" if reason == Reason.PRICE_JUMP else "join"):
-                self.context.records.block(key, "price" if reason == Reason.PRICE_JUMP else "join")
-            if not outcome.ready:
+        if rejected is None:
+            self._block(claim, "price" if reason == Reason.PRICE_JUMP else "join", self._seen(name, outcome))
+        if not outcome.ready:
+            with self._going_all_the_same(name, "the failed join could not be counted"):
                 self.context.records.failed_join(claim.pool)
-        except ApiError as error:  # the machine costs money, so it goes all the same
-            self.context.warn(f"{name}: its offer could not be put on the block list, so it may be taken again: {error}")
         return ""
+
+    def _block(self, claim: Claim, reason: str, why: str) -> None:
+        with self._going_all_the_same(claim.name, "its offer could not be put on the block list, so it may be taken again"):
+            for key in launch_backoff.keys_after(claim.offer, reason):
+                self.context.records.block(key, reason, why=why, claim=claim.name)
+
+    @contextlib.contextmanager
+    def _going_all_the_same(self, name: str, what: str) -> t.Iterator[None]:
+        """The machine costs money, so what cannot be noted is a warning."""
+        try:
+            yield
+        except ApiError as error:
+            self.context.warn(f"{name}: {what}: {error}")
 
 
 def _with_device(device: Device, now: datetime) -> Change:

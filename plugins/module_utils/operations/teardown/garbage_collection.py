@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys, bootstrap tokens, and what clouds
-keep beside machines; Services of containers (L-12)."""
+keep beside machines; Services of containers, pods that tested nodes (L-12)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import enum
 import typing as t
 
 from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
+from ...kube.client import NAMESPACE
 from ...kube.nodes import delete_node, get_node
+from ...kube.pods import pod_path
 from ...mesh.base import find_device
 from ...model import Claim, Device, Extra
 from ...model.reasons import ActionKind
 from ...observe.clients import Feed
 from ...observe.context import Context
-from ...planner.claims.record import mesh_tags
+from ...planner.claims.record import BEFORE_READY, mesh_tags
 from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw_found
 from ..launch.payload import take_back
@@ -189,12 +191,21 @@ def _service(context: Context, orphan: OrphanItem) -> Removal:
     return _removed(orphan) if withdraw_found(context, orphan["target"], orphan["uid"]) else _GONE_ALREADY
 
 
+def _pod(context: Context, orphan: OrphanItem) -> Removal:
+    """A pod that tested a node. One that took its name since has another uid."""
+    if any(claim.name == orphan["name"] and claim.phase in BEFORE_READY for claim in _claims(context)):
+        return _left("its machine is being tested")
+    gone = not context.kube.delete(pod_path(NAMESPACE, orphan["target"]), uid=orphan["uid"])
+    return _GONE_ALREADY if gone else _removed(orphan)
+
+
 _REMOVERS: dict[str, t.Callable[[Context, OrphanItem], Removal]] = {
     "instance": _instance,
     "node": _node,
     "device": _device,
     "key": _key,
     "token": _token,
+    "pod": _pod,
     "service": _service,
     "extra": _extra,
 }

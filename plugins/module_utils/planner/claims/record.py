@@ -38,8 +38,10 @@ _ADDED: dict[type, frozenset[str]] = {
             "worked_since",
             "work_watched",
             "replaces",
+            "accepted",
         }
     ),
+    Limits: frozenset({"acceptance"}),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
 }
 

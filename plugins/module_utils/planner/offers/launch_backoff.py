@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What must not be tried again for a while after it failed (L-14), as data: key → until, with a memory that makes repeats wait longer.
 
-The stored form is JSON: ``{key: until, ..., "history": {key: {"times": n, "failures": [time, ...]}}}``.
+The stored form is JSON: ``{key: until, ..., "history": {key: {"times": n, "failures": [time, ...], "since": time, "reason": word, "why": text,
+"claim": name}}}``. ``since`` is the last failure; ``why`` and ``claim`` are there where the failure had words and a machine.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ FIRST = {
     "quota": 1800,
     "balance": 3600,
     "join": 3600,
+    "acceptance": 3600,
     "spotlost": 3600,
     "price": 3600,
 }
 DOUBLING = frozenset({"capacity"})
 LONGEST = 3600
+LONGEST_OF_HOST = 24 * 3600  # of a host whose GPUs fail acceptance tests again and again
+LONGEST_WHY = 300  # characters
 FORGOTTEN_AFTER = 3 * 3600
 WHOLE_CLOUD = frozenset({"quota", "balance"})
 RUN_ONLY = frozenset({"auth"})  # the cloud is skipped for the rest of the run; nothing is stored
@@ -64,24 +68,31 @@ def keys_after(offer: Offer, reason: str) -> tuple[str, ...]:
     """The keys to block when a launch of ``offer`` failed for ``reason`` (an error class of L-14, or join, spotlost, price)."""
     if reason in WHOLE_CLOUD:
         return (key_of_cloud(offer.cloud),)
-    if reason in ("join", "spotlost") and offer.host_id:
+    if reason in ("join", "spotlost", "acceptance") and offer.host_id:
         return (key_of(offer), f"host:{offer.cloud}:{offer.host_id}")
     return (key_of(offer),) if reason in FIRST else ()
 
 
-def after_failure(state: t.Mapping[str, t.Any], key: str, reason: str, now: datetime) -> State:
-    """The block list after one more failure under ``key``. A reason that blocks nothing leaves it as it is."""
+def after_failure(state: t.Mapping[str, t.Any], key: str, reason: str, now: datetime, *, why: str = "", claim: str = "") -> State:
+    """The block list after one more failure under ``key``. A reason that blocks nothing leaves it as it is, and so does a ``claim`` whose
+    failure is noted already: the run that noted it may have been killed before it wrote the claim."""
     if reason not in FIRST:
         return dict(state)
     if reason in WHOLE_CLOUD and key.startswith("offer:"):
         key = key_of_cloud(key.split(":")[1])
     kept = expire(state, now)
     memory = dict(kept.get(HISTORY, {}))
-    times = int(memory.get(key, {}).get("times", 0)) + 1
+    before = memory.get(key, {})
+    if claim and before.get("claim") == claim and before.get("reason") == reason:
+        return kept
+    times = int(before.get("times", 0)) + 1
     seconds = FIRST[reason]
     if reason in DOUBLING:
         seconds = min(seconds * 2 ** (times - 1), LONGEST)
-    memory[key] = {**memory.get(key, {}), "times": times}
+    elif reason == "acceptance" and key.startswith("host:"):
+        seconds = min(seconds * 2 ** (times - 1), LONGEST_OF_HOST)
+    told = {"times": times, "since": print_time(now), "reason": reason, "why": why[:LONGEST_WHY], "claim": claim}
+    memory[key] = {**{name: value for name, value in before.items() if name == "failures"}, **{k: v for k, v in told.items() if v}}
     until = max(now + timedelta(seconds=seconds), _until(kept, key) or now)
     return {**kept, key: print_time(until), HISTORY: memory}
 
@@ -127,6 +138,24 @@ def active(state: t.Mapping[str, t.Any], now: datetime) -> dict[str, datetime]:
     """What is blocked at ``now``, for an Observation: key → until."""
     untils = {key: _until(state, key) for key in state if key != HISTORY}
     return {key: until for key, until in untils.items() if until is not None and until > now}
+
+
+def reasons(state: t.Mapping[str, t.Any], now: datetime) -> list[dict[str, str]]:
+    """What is blocked at ``now``, for people: key, until, and as far as known since, reason, why and claim. The longest first."""
+    memory = state.get(HISTORY, {})
+    rows = [
+        {"key": key, "until": print_time(until)}
+        | {name: memory[key][name] for name in ("since", "reason", "why", "claim") if name in memory.get(key, {})}
+        for key, until in active(state, now).items()
+    ]
+    return sorted(rows, key=lambda row: (row["until"], row["key"]), reverse=True)
+
+
+def line(row: t.Mapping[str, str]) -> str:
+    """One of :func:`reasons`, as status prints it."""
+    why = f" ({row['reason']}{': ' + row['why'] if row.get('why') else ''})" if row.get("reason") else ""
+    since = f", since {row['since']}" if row.get("since") else ""
+    return f"  backed off until {row['until']}{since}: {row['key']}{why}"
 
 
 def blocked(offer: Offer, blocks: t.Mapping[str, datetime], now: datetime) -> datetime | None:

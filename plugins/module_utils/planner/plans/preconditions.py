@@ -355,6 +355,8 @@ def still_there(step: Step, situation: Situation) -> bool | None:
         return None if seen.keys is None else any(key.id == step.target for key in seen.keys)
     if step.kind == ActionKind.DELETE_TOKEN:
         return None if seen.tokens is None else any(token.id == step.target for token in seen.tokens)
+    if step.kind == ActionKind.DELETE_POD:
+        return None if seen.trials is None else any(pod.uid == step.uid for pod in seen.trials)
     if step.kind == ActionKind.DELETE_SERVICE:
         return None if seen.services is None else any(published.uid == step.uid for published in seen.services)
     return None

@@ -27,7 +27,7 @@ from ..plan_builder import Draft
 from ..scheduling import completed_requests, device_plugins
 from ..scheduling.binpacking import fit
 from ..scheduling.capacity import of_offer, planned_gpus
-from . import gpu_health, service
+from . import acceptance, gpu_health, service
 from .registration import overdue
 from .reservations import TOO_SMALL, LaunchCapacity
 
@@ -275,7 +275,7 @@ def add(
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
     claim = dataclasses.replace(claim, replaces=replaces)
-    detail = "; ".join(filter(None, (_describe(offer), detail)))
+    detail = "; ".join(filter(None, (_describe(offer), detail, acceptance.described(pool, offer.model))))
     draft.launches.append(
         Action(ActionKind.LAUNCH, claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price)
     )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ...model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Phase, Pool
+from ...core.errors import InvalidInput
+from ...model import AcceptanceTest, Capability, Claim, Instance, InstanceState, Node, NodeClass, Phase, Pool
 from ...model.labels import (
+    ACCEPTED_AT_ANNOTATION,
     DRAIN_STARTED_ANNOTATION,
     INITIALIZING_TAINT,
     INSTANCE_ID_LABEL,
@@ -21,7 +23,8 @@ from ...model.labels import (
     UNREACHABLE_TAINT,
 )
 from ...model.names import label_value
-from ...model.resources import NEUTRAL_GPU
+from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
+from ...units.values import parse_time
 from ..scheduling import capacity
 from ..scheduling.capacity import advertised
 from . import limits
@@ -52,8 +55,8 @@ def is_stale(claim: Claim, node: Node, capability: Capability | None) -> bool:
 def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marking: bool = False) -> tuple[str, ...]:
     """What is still missing until the node is usable, in the order of the checks; empty = initialized.
 
-    ``marking`` True leaves out what we do ourselves as the last acts (our labels, our own start-up taint, opening the Node of an own
-    machine that comes back as it was drained): it tells when to do them.
+    ``marking`` True leaves out what we do ourselves as the last acts (the acceptance test, our labels, our own start-up taint, opening the
+    Node of an own machine that comes back as it was drained): it tells when to do them.
     """
     if node is None:
         return ("no Node",)
@@ -67,6 +70,8 @@ def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marki
     if not marking:
         labels = {PROVISIONED_LABEL: "true", **(dict(pool.labels) if pool else {})}
         missing.extend(f"label {key}" for key, value in labels.items() if node.labels.get(key) != value)
+        if (test := required_test(claim, pool, node)) is not None:
+            missing.append(f"acceptance test {test.name}")
         if DRAIN_STARTED_ANNOTATION in node.annotations:
             missing.append("it is closed as its last drain left it")
     return tuple(missing)
@@ -89,10 +94,12 @@ def allocatable_gpus(claim: Claim, node: Node) -> int:
 
 
 def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
-    """Seconds from the create call until the machine must be usable: the pool's spec, else what is usual at the cloud."""
+    """Seconds from the create call until the machine must be usable: the pool's spec, else what is usual at the cloud; and the time of one
+    try of the pool's acceptance test (L-35)."""
+    tested = pool.acceptance.timeout if pool is not None and pool.acceptance is not None else 0
     if pool is not None and pool.registration_timeout is not None:
-        return pool.registration_timeout
-    return capability.registration_timeout if capability is not None else 1200
+        return pool.registration_timeout + tested
+    return (capability.registration_timeout if capability is not None else 1200) + tested
 
 
 def deadline(claim: Claim, pool: Pool | None, capability: Capability | None) -> datetime | None:
@@ -133,6 +140,36 @@ def failure_class(claim: Claim, instance: Instance | None, node: Node | None, no
         uses_mesh = node_class is None or node_class.mesh.backend == "tailscale"  # whether a tunnel is up is known to its hub alone
         return "overlay_offline" if uses_mesh and claim.mesh_seen is None else "node_not_registered"
     return "gpu_missing" if node.ready else "node_not_ready"
+
+
+# ---- the test that it has to pass before pods come (L-35)
+
+
+def asked_test(pool: Pool | None, model: str) -> AcceptanceTest | None:
+    """The test of a machine with GPUs of this model. vectorAdd is a program of CUDA, so it says nothing of others' GPUs."""
+    test = pool.acceptance if pool is not None else None
+    return test if test is not None and (test.image or limits.gpu_resource(model) == NVIDIA_GPU) else None
+
+
+def required_test(claim: Claim, pool: Pool | None, node: Node) -> AcceptanceTest | None:
+    """The test that the node has still to pass; None = it has none, or has passed it, as claim or Node say. A node that is in use is not
+    tested: neither when its pool begins to ask for it, nor when its record was lost."""
+    in_use = claim.adopted is not None and all(taint.key != INITIALIZING_TAINT for taint in node.taints)
+    if in_use or claim.initialized is not None or accepted(claim, node) is not None:
+        return None
+    return asked_test(pool, claim.offer.model)
+
+
+def accepted(claim: Claim, node: Node) -> datetime | None:
+    """When the node of this launch passed its test. A run that was killed may have written it to the Node alone; an own machine's Node
+    may say it of an earlier launch."""
+    if claim.accepted is not None:
+        return claim.accepted
+    try:
+        moment = parse_time(node.annotations.get(ACCEPTED_AT_ANNOTATION, ""))
+    except InvalidInput:
+        return None
+    return moment if moment >= (claim.launch_started or claim.created) else None
 
 
 # ---- marks that a node in use has lost, or never got (L-19), the neutral name of its GPUs among them (L-17)
