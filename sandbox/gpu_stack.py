@@ -157,6 +157,22 @@ class GpuStack:
         }
         self.post(f"/api/v1/namespaces/{namespace}/events", body)
 
+    def run_test_pods(self, *, broken: str = "") -> int:
+        """What the kubelets do with test pods that are there: those whose resource or runtime is ``broken`` fail. How many were run."""
+        pods = self.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=tgp.io/gpu-test")["items"]
+        waiting = [pod for pod in pods if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending"]
+        for pod in waiting:
+            name, limits = pod["metadata"]["name"], pod["spec"]["containers"][0]["resources"]["limits"]
+            bad = broken == ("CDI" if "nvidia.com/gpu" in limits else "wrapper")
+            self.api.pod_logs[NAMESPACE, name] = (
+                "[Vector addition of 50000 elements]\nFailed to allocate device vector A (error code no CUDA-capable device is detected)!\n"
+                if bad
+                else "[Vector addition of 50000 elements]\nCopy output data from the CUDA device to the host memory\nTest PASSED\nDone\n"
+            )
+            state = {"terminated": {"exitCode": int(bad)}}
+            self.pod_status(NAMESPACE, name, "Failed" if bad else "Succeeded", state=state)
+        return len(waiting)
+
     def log(self, text: str, daemon: str = PLUGIN) -> None:
         self.api.pod_logs[NAMESPACE, f"{daemon}-{NODE}"] = text
 

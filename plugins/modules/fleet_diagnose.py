@@ -12,7 +12,7 @@ description:
     table with a remedy for everything that is wrong.
   - Without O(node), O(pool) and O(pod) it looks at all nodes with GPUs and all pods that wait for them.
   - What cannot be read is C(unknown), with the reason, and stops nothing else.
-  - Changes nothing. Fails with everything that is wrong, one sentence each.
+  - Changes nothing, but for the pods of O(gpu_test), which come and go. Fails with everything that is wrong, one sentence each.
 version_added: 0.3.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -34,6 +34,17 @@ options:
         enough; the version of the driver is shown to C(os:admin) alone.
       - Without one these checks are C(unknown). E(TALOSCONFIG) is used if this is not set.
     type: path
+  gpu_test:
+    description:
+      - Also run four pods that add vectors on the GPUs of one node, two by a limit of C(nvidia.com/gpu) and two by the runtime C(nvidia)
+        alone. They are removed in any case, and each ends by itself after O(gpu_test_timeout) seconds.
+      - Needs the right to create and delete pods in the namespace of the device plugin (files/rbac.yml does not give it). Not in check mode.
+    type: bool
+    default: false
+  gpu_test_timeout:
+    description: Seconds for the test pods, the pull of their image included; 30 to 3600.
+    type: int
+    default: 300
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -48,6 +59,12 @@ EXAMPLES = r"""
 - name: Why do pods not get GPUs?
   tgp.gpu.fleet_diagnose:
     documents: [examples/lambda.yml]
+  register: diagnosis
+  failed_when: false
+
+- name: Show what is wrong
+  ansible.builtin.debug:
+    msg: "{{ diagnosis.checks | selectattr('state', 'equalto', 'NO') }}"
 """
 
 RETURN = r"""
@@ -77,6 +94,8 @@ SPEC = dict(
         pool=dict(type="str"),
         pod=dict(type="str"),
         talosconfig=dict(type="path", fallback=(env_fallback, ["TALOSCONFIG"])),
+        gpu_test=dict(type="bool", default=False),
+        gpu_test_timeout=dict(type="int", default=300),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

@@ -24,11 +24,12 @@ OLD_NAMES_END = "0.3.0"
 WORDS = frozenset(
     {
         "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds",
-        "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_type", "history",
-        "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode",
-        "node", "nodes", "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider",
-        "purchase_price", "reason", "refresh", "region", "render_to", "rent", "replicas", "since", "spot", "ssh_become",
-        "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user", "summary", "talosconfig", "time_zone", "to_store", "until", "wait",
+        "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
+        "gpu_test_timeout", "gpu_type", "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest",
+        "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes", "older_than_days", "options", "path", "plan", "pod", "pool",
+        "power_price", "power_watts", "provider", "purchase_price", "reason", "refresh", "region", "render_to", "rent", "replicas",
+        "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user", "summary", "talosconfig", "time_zone",
+        "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable

@@ -13,10 +13,11 @@ from ..core.events import render
 from ..core.task import Task
 from ..diagnosis.evidence.gpus import GpuCollector, Subject
 from ..diagnosis.evidence.talos_node import TalosNodes
-from ..diagnosis.gpus.facts import ClusterGpus, GpuCheck
+from ..diagnosis.gpus.facts import ClusterGpus, GpuCheck, GpuTestRun
 from ..diagnosis.gpus.report import diagnose_gpus, problems, rows
 from ..observe.context import Context, open_context
 from ..talos.api.reader import NodeReader, access_of
+from .gpu_test import node_to_test, run_tests
 
 _COLUMNS = {"mark": "", "subject": "subject", "check": "check", "seen": "seen, and what to do"}
 
@@ -30,6 +31,8 @@ def diagnose_run(task: Task) -> dict[str, t.Any]:
         collector = GpuCollector(context, subject, talos, unasked)
         cluster = collector.collect()
         _refuse_unknown(context, subject, cluster)
+        if task.params.get("gpu_test"):
+            cluster = dataclasses.replace(cluster, tests=_tests(context, cluster))
         return _result(task, diagnose_gpus(cluster))
     finally:
         context.close()
@@ -48,6 +51,21 @@ def subject_of(task: Task) -> Subject:
             raise InvalidInput(f"{task.called('pod')}: {given['pod']!r} is not namespace/name.")
         pod = (namespace, name)
     return Subject(given["node"], given["pool"], pod)
+
+
+def _tests(context: Context, cluster: ClusterGpus) -> tuple[GpuTestRun, ...] | None:
+    """The test pods, beside the device plugin; None in check mode. They are gone afterwards, whatever happens."""
+    task, seconds = context.task, context.task.params["gpu_test_timeout"]
+    if not 30 <= seconds <= 3600:
+        raise InvalidInput(f"{task.called('gpu_test_timeout')} is {seconds}; it is 30 to 3600 seconds.")
+    if task.check_mode:
+        context.warn("Check mode makes no test pods.")
+        return None
+    node = node_to_test(cluster)
+    if node is None:
+        return (GpuTestRun("no pod", "CDI", False, "no node that is Ready shows GPUs"),)
+    namespace = next((daemon.namespace for daemon in cluster.daemons or () if daemon.kind == "plugin"), "default")
+    return run_tests(context.kube, context.clock, namespace, node, context.run_id, seconds)
 
 
 def _talos(task: Task) -> tuple[TalosNodes | None, str]:

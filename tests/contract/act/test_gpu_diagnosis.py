@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.operations import gpu_test
 
-from sandbox.gpu_stack import FAULTS, NODE, GpuStack
+from sandbox.gpu_stack import FAULTS, NAMESPACE, NODE, GpuStack
 from sandbox.talos_api import TalosApi
 
 from .rig import Rig
@@ -90,6 +92,66 @@ def test_S4_11_all_is_well_and_nothing_is_written(stand: Stand) -> None:
     assert checked == {"node", "extensions", "driver", "services", "CDI", "device plugin", "GPUs", "power limit"}
     table = "\n".join(stand.rig.lines)
     assert "8 allocatable = 2 GPUs × 4 slices" in table and "580.126.20, 4 modules loaded" in table
+
+
+class Kubelets:
+    """While the block runs, test pods are run as kubelets would; ``seen`` counts them. Pods of other tests are left alone."""
+
+    def __init__(self, stack: GpuStack, broken: str = "") -> None:
+        self._stack, self._broken = stack, broken
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self.seen = 0
+
+    def _work(self) -> None:
+        while not self._end.wait(0.005):
+            self.seen += self._stack.run_test_pods(broken=self._broken)
+
+    def __enter__(self) -> Kubelets:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def labelled(stack: GpuStack) -> list[str]:
+    listed = stack.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=tgp.io/gpu-test")["items"]
+    return [pod["metadata"]["name"] for pod in listed]
+
+
+@pytest.mark.parametrize(
+    ("broken", "state", "words"),
+    [("", "ok", "4 pods shared GPUs on gpu-2 and passed"), ("CDI", "NO", "2 of 4 failed. "), ("wrapper", "NO", "2 of 4 failed. ")],
+)
+def test_S4_13_four_pods_share_a_gpu_and_are_gone_afterwards(stand: Stand, broken: str, state: str, words: str) -> None:
+    with Kubelets(stand.stack, broken) as kubelets:
+        checks = stand.checks(gpu_test=True)
+    [found] = [one for one in checks if one["check"] == "GPU test"]
+    assert (found["state"], kubelets.seen) == (state, 4) and words in found["seen"], found
+    if broken:
+        assert f"({broken})" in found["seen"] and "no CUDA-capable device" in found["seen"] and found["remedy"] != ""
+    assert labelled(stand.stack) == []
+
+
+def test_S4_13_test_pods_that_never_start_and_those_of_a_killed_run_go(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet runs nothing here. A run that is killed leaves its pods, and the next one removes them once their time is over."""
+    removed = gpu_test._removed
+    monkeypatch.setattr(gpu_test, "_removed", lambda *_what: None)
+    stand.checks(gpu_test=True, gpu_test_timeout=30)
+    assert len(labelled(stand.stack)) == 4
+    monkeypatch.setattr(gpu_test, "_removed", removed)
+    checks = stand.checks(gpu_test=True, gpu_test_timeout=30)
+    [found] = [one for one in checks if one["check"] == "GPU test"]
+    assert found["state"] == "NO" and "it did not end in time" in found["seen"]
+    assert labelled(stand.stack) == []
+
+
+def test_S4_13_check_mode_makes_no_pod(stand: Stand) -> None:
+    before = list(stand.rig.world.writes)
+    result = stand.rig.run("diagnose", check=True, talosconfig=stand.config, gpu_test=True)
+    assert stand.rig.world.writes == before and "GPU test" not in {one["check"] for one in result["checks"]}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -179,6 +179,11 @@ def _plugin(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
     if cluster.pods is None:
         return _row(node, "device plugin", UNKNOWN, cluster.why_unread("pods"))
     here = [pod for pod in cluster.pods if pod.kind == "plugin" and pod.node == node.node.name]
+    if not here and node.shown:
+        seen = f"the node shows GPUs, and no pod of {', '.join(map(str, plugins))} is on it: another program advertises them"
+        return _row(
+            node, "device plugin", WARN, seen, "If the node loses its GPUs, look for that program first.", "plugin_elsewhere"
+        )
     if not here:
         return _not_scheduled(node, cluster)
     return _plugin_pod(node, next((pod for pod in here if not pod.ready), here[0]))
