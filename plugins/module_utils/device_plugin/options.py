@@ -13,7 +13,7 @@ from ..core.task import Task
 from ..model import Pool, Toleration
 from ..model.labels import DEVICE_PLUGIN_CONFIG_LABEL
 from ..model.resources import NVIDIA_GPU, SHARED_GPU
-from ..talos.spec import minor
+from ..talos.releases.tables import minor
 from ..units.values import parse_duration
 from .config import DEFAULT_KEY, PluginConfig, advice, faults, key_fault, of_content, of_replicas
 from .manifests import SELECTED, TOLERATED, PluginOptions, toleration_object

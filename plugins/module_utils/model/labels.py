@@ -62,6 +62,7 @@ DO_NOT_DISRUPT_ANNOTATION = "tgp.io/do-not-disrupt"
 SCALE_UP_ANNOTATION = "tgp.io/scale-up"
 PAUSED_ANNOTATION = "tgp.io/paused"
 OWNER_PROCESS_ANNOTATION = "tgp.io/owner-process"
+PRIVILEGED_REASON_ANNOTATION = "tgp.io/privileged-reason"
 
 # ---- Finalizers of documents and claims that are objects of the cluster
 

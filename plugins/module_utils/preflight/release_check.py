@@ -15,7 +15,7 @@ from ..observe.context import Context
 from ..providers.base import CloudCheck
 from ..talos.images.extensions import Extension
 from ..talos.images.nvidia import image_of
-from ..talos.releases.staleness import SeenDriver, SeenVersion, Subject, seen_driver, sentence, warnings
+from ..talos.releases.staleness import Product, SeenDriver, SeenVersion, seen_driver, sentence, warnings
 from ..talos.releases.tables import tables
 from ..talos.spec import DEFAULT_TALOS
 
@@ -30,7 +30,7 @@ def check_releases(
 ) -> CloudCheck:
     """``server``: version of the API server. ``official``: the extensions of a Talos release by the Image Factory, asked for classes with a
     schematic only."""
-    found: list[Seen] = [SeenVersion(Subject.KUBERNETES, server, "the API server")]
+    found: list[Seen] = [SeenVersion(Product.KUBERNETES, server, "the API server")]
     for node in nodes:
         found += of_node(node)
     for node_class in context.specs.classes.values():
@@ -41,11 +41,11 @@ def check_releases(
 def of_node(node: Node) -> list[Seen]:
     """The versions that a Node tells: its kubelet, its Talos, and its driver by the labels that Talos gives it for its extensions."""
     where = f"node {node.name}"
-    found: list[Seen] = [SeenVersion(Subject.KUBERNETES, node.kubelet_version, where)]
+    found: list[Seen] = [SeenVersion(Product.KUBERNETES, node.kubelet_version, where)]
     match = _TALOS.fullmatch(node.os_image)
     if match is None:
         return found
-    found.append(SeenVersion(Subject.TALOS, match[1], where))
+    found.append(SeenVersion(Product.TALOS, match[1], where))
     for label, version in node.labels.items():
         if label.startswith(_EXTENSION):
             driver = seen_driver(label.removeprefix(_EXTENSION), version, match[1], where)
@@ -62,7 +62,7 @@ def _of_class(context: Context, node_class: NodeClass, official: t.Callable[[str
     except TgpError:  # the check of its template has it
         return []
     release = image.release(default)
-    found: list[Seen] = [SeenVersion(Subject.TALOS, release, where)]
+    found: list[Seen] = [SeenVersion(Product.TALOS, release, where)]
     if not image.extensions:
         return found
     try:

@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.extensions import disagreements
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import OPEN, PROPRIETARY, driver_for, mismatches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases import staleness
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.staleness import SeenVersion, Subject, seen_driver
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.staleness import Product, SeenVersion, seen_driver
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.tables import BUILT_IN, OLDEST, TRACKS, text_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "releases.md"
@@ -117,13 +117,13 @@ def test_B19_a_table_is_told_when_it_is_older_than_120_days(days: int, old: int)
 
 
 SIGHTINGS: list[tuple[t.Any, str]] = [
-    (SeenVersion(Subject.TALOS, "v1.15.0-beta.0", "node a"), ""),
-    (SeenVersion(Subject.TALOS, "1.16.0-alpha.1", "node a"), "node a: Talos 1.16 is newer than the newest in the tables, 1.15."),
-    (SeenVersion(Subject.TALOS, "1.15.2", "class b"), "class b: The row of Talos 1.15 is of 1.15.0-beta.0"),
-    (SeenVersion(Subject.TALOS, "1.13.40", "node a"), ""),
-    (SeenVersion(Subject.TALOS, "main", "node a"), ""),
-    (SeenVersion(Subject.KUBERNETES, "v1.38.1", "the API server"), ""),
-    (SeenVersion(Subject.KUBERNETES, "v1.39.0", "the API server"), "the API server: Kubernetes 1.39 is newer than the newest in the"),
+    (SeenVersion(Product.TALOS, "v1.15.0-beta.0", "node a"), ""),
+    (SeenVersion(Product.TALOS, "1.16.0-alpha.1", "node a"), "node a: Talos 1.16 is newer than the newest in the tables, 1.15."),
+    (SeenVersion(Product.TALOS, "1.15.2", "class b"), "class b: The row of Talos 1.15 is of 1.15.0-beta.0"),
+    (SeenVersion(Product.TALOS, "1.13.40", "node a"), ""),
+    (SeenVersion(Product.TALOS, "main", "node a"), ""),
+    (SeenVersion(Product.KUBERNETES, "v1.38.1", "the API server"), ""),
+    (SeenVersion(Product.KUBERNETES, "v1.39.0", "the API server"), "the API server: Kubernetes 1.39 is newer than the newest in the"),
     (seen_driver("nvidia-open-gpu-kernel-modules-lts", "580.178.04-v1.13.9", "1.13.9", "node a"), ""),
     (seen_driver("siderolabs/nonfree-kmod-nvidia-production", "600.1-v1.13.9", "1.13.9", "class b"),
      "class b: Track production of Talos 1.13 has driver 600, the tables say 595."),

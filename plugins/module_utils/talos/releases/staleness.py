@@ -18,7 +18,7 @@ STALE_AFTER = timedelta(days=120)
 _DRIVER = re.compile(r"(?:siderolabs/)?(?:nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia)-([a-z-]+)")
 
 
-class Subject(enum.Enum):
+class Product(enum.Enum):
     """What a version was read of."""
 
     TALOS = "Talos"
@@ -29,7 +29,7 @@ class Subject(enum.Enum):
 class SeenVersion:
     """A version that was met, and where: "node gpu-1", "the API server", "class demo"."""
 
-    subject: Subject
+    product: Product
     version: str
     where: str
 
@@ -74,12 +74,12 @@ def _of_version(tables: ReleaseTables, one: SeenVersion) -> tuple[str, str] | No
     release = minor(one.version)
     if release is None:
         return None
-    if one.subject is Subject.TALOS and release > tables.newest:
+    if one.product is Product.TALOS and release > tables.newest:
         return f"Talos {text_of(release)} is newer than the newest in the tables, {text_of(tables.newest)}.", f"{one.where}: "
     newest = (1, tables.newest_kubernetes)
-    if one.subject is Subject.KUBERNETES and release > newest:
+    if one.product is Product.KUBERNETES and release > newest:
         return f"Kubernetes {text_of(release)} is newer than the newest in the tables, {text_of(newest)}.", f"{one.where}: "
-    row = tables.releases.get(release) if one.subject is Subject.TALOS else None
+    row = tables.releases.get(release) if one.product is Product.TALOS else None
     if row is not None and row.is_preview and "-" not in one.version:
         return f"The row of Talos {text_of(release)} is of {row.seen}: drivers of the final release may differ.", f"{one.where}: "
     return None
