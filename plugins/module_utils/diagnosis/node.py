@@ -213,7 +213,7 @@ def _rejected(findings: Findings) -> ProbableCause | None:
         f"The node is Ready and does not pass: {findings.hopeless or findings.message}.".replace("..", "."),
         "Nothing is to be done: its host is not rented again for a while (status.yml says until when). If machines of other hosts fail, too, "
         "run the test's image by hand: it may not fit their driver or their GPUs.",
-        tuple(f"log: {line[:300]}" for line in findings.test_log[-5:]),
+        tuple(f"log: {line[:300]}" for line in findings.test_log[-5:]) or ("its log could not be read, or is empty",),
     )
 
 
@@ -225,7 +225,7 @@ def _untested(findings: Findings) -> ProbableCause | None:
         f"The node is Ready and its acceptance test gave no result in time: {findings.untested[:300]}.".replace("..", "."),
         "This says nothing of its GPUs. Correct the image, the registry or the RuntimeClass of spec.acceptance, or raise its timeout; "
         "where other pods hold the GPUs (a DaemonSet that tolerates everything), test one: gpus: one.",
-        findings.warned(),
+        (f"its pod: {findings.untested[:300]}", *findings.warned()),
     )
 
 
