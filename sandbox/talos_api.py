@@ -64,6 +64,11 @@ class NodeState:
             'time="2026-08-20T12:00:01Z" level=info msg="Generated CDI spec with version 0.8.0"\n'
         }
     )
+    folders: dict[str, tuple[str, ...]] = dataclasses.field(
+        default_factory=lambda: {
+            "/var/lib/kubelet/device-plugins": ("kubelet.sock", "kubelet_internal_checkpoint", "nvidia-gpu.sock")
+        }
+    )
     files: dict[str, str] = dataclasses.field(default_factory=lambda: {VERSION_FILE: version_text("580.126.20")})
 
 
@@ -148,6 +153,11 @@ class TalosApi:
             case "/machine.MachineService/Logs":
                 name = bytes(dict(fields(message))[2]).decode()
                 return [block(2, line.encode()) for line in state.logs.get(name, "").splitlines(keepends=True)]
+            case "/machine.MachineService/List":
+                if role != "os:admin":
+                    raise Fault(_PERMISSION_DENIED, "not authorized")
+                folder = bytes(dict(fields(message))[1]).decode()
+                return [text(2, f"{folder}/{name}") + text(9, name) for name in (".", *state.folders.get(folder, ()))]
             case "/machine.MachineService/Read":
                 if role != "os:admin":
                     raise Fault(_PERMISSION_DENIED, "not authorized")

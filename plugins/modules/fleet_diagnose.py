@@ -34,6 +34,17 @@ options:
         enough; the version of the driver is shown to C(os:admin) alone.
       - Without one these checks are C(unknown). E(TALOSCONFIG) is used if this is not set.
     type: path
+  deep:
+    description:
+      - Also list the objects in the namespaces of the device plugins, and the sockets of device plugins on nodes that run Talos (for this
+        the talosconfig needs role C(os:admin)). With O(gpu_test) a fifth pod runs C(nvidia-smi).
+    type: bool
+    default: false
+  bundle:
+    description:
+      - Write everything that was seen to this file, a C(tar.gz) for a bug report. Secrets are masked, annotations left out, and only you can
+        read it. Not in check mode.
+    type: path
   gpu_test:
     description:
       - Also run four pods that add vectors on the GPUs of one node, two by a limit of C(nvidia.com/gpu) and two by the runtime C(nvidia)
@@ -68,6 +79,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+bundle:
+  description: The file of O(bundle).
+  type: str
+  returned: when it was written
+  sample: gpus.tar.gz
 checks:
   description: One entry per check, also when the module fails.
   type: list
@@ -94,6 +110,8 @@ SPEC = dict(
         pool=dict(type="str"),
         pod=dict(type="str"),
         talosconfig=dict(type="path", fallback=(env_fallback, ["TALOSCONFIG"])),
+        deep=dict(type="bool", default=False),
+        bundle=dict(type="path"),
         gpu_test=dict(type="bool", default=False),
         gpu_test_timeout=dict(type="int", default=300),
         **FLEET_SPEC,

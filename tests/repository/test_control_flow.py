@@ -197,7 +197,6 @@ REVIEWED = {
     ("module_utils/mesh/wireguard/hub.py", "Unable to access interface"): OTHERS,
     ("module_utils/model/claims.py", "ADOPTED"): "a mark in stored records; those of earlier releases have no other",
     ("module_utils/observe/documents.py", "{}: "): "finds the number of the line that a warning tells, and nothing else",
-    ("module_utils/operations/gpu_test.py", "_PASSED"): "what NVIDIA's sample prints, beside its exit status",
     ("module_utils/operations/join/service.py", "_FAILED"): CONSOLE,
     ("module_utils/planner/provisioning/acceptance.py", "_PULL"): "the kubelet's reasons why an image does not come",
     ("module_utils/planner/offers/no_offer.py", "no accepted lane"): CLOSED,

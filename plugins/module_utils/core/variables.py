@@ -23,8 +23,8 @@ OLD_NAMES_END = "0.3.0"
 # every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
 WORDS = frozenset(
     {
-        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "cache", "class", "clouds",
-        "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
+        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "bundle", "cache", "class", "clouds",
+        "deep", "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
         "gpu_test_timeout", "gpu_type", "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest",
         "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes", "older_than_days", "options", "path", "plan", "pod", "pool",
         "power_price", "power_watts", "provider", "purchase_price", "reason", "refresh", "region", "render_to", "rent", "replicas",

@@ -11,6 +11,7 @@ import typing as t
 from ..core.errors import InvalidInput, TgpError
 from ..core.events import render
 from ..core.task import Task
+from ..diagnosis.evidence.bundle import write_bundle
 from ..diagnosis.evidence.gpus import GpuCollector, Subject
 from ..diagnosis.evidence.talos_node import TalosNodes
 from ..diagnosis.gpus.facts import ClusterGpus, GpuCheck, GpuTestRun
@@ -28,12 +29,12 @@ def diagnose_run(task: Task) -> dict[str, t.Any]:
     context = open_context(task, documents_required=False, read_only=True)
     try:
         talos, unasked = _talos(task)
-        collector = GpuCollector(context, subject, talos, unasked)
+        collector = GpuCollector(context, subject, talos, unasked, deep=bool(task.params.get("deep")))
         cluster = collector.collect()
         _refuse_unknown(context, subject, cluster)
         if task.params.get("gpu_test"):
             cluster = dataclasses.replace(cluster, tests=_tests(context, cluster))
-        return _result(task, diagnose_gpus(cluster))
+        return _result(context, cluster, diagnose_gpus(cluster))
     finally:
         context.close()
 
@@ -65,7 +66,7 @@ def _tests(context: Context, cluster: ClusterGpus) -> tuple[GpuTestRun, ...] | N
     if node is None:
         return (GpuTestRun("no pod", "CDI", False, "no node that is Ready shows GPUs"),)
     namespace = next((daemon.namespace for daemon in cluster.daemons or () if daemon.kind == "plugin"), "default")
-    return run_tests(context.kube, context.clock, namespace, node, context.run_id, seconds)
+    return run_tests(context.kube, context.clock, namespace, node, context.run_id, seconds, smi=bool(task.params.get("deep")))
 
 
 def _talos(task: Task) -> tuple[TalosNodes | None, str]:
@@ -96,10 +97,15 @@ def _refuse_unknown(context: Context, subject: Subject, cluster: ClusterGpus) ->
             )
 
 
-def _result(task: Task, checks: t.Sequence[GpuCheck]) -> dict[str, t.Any]:
-    for line in render(rows(checks), _COLUMNS):
+def _result(context: Context, cluster: ClusterGpus, checks: t.Sequence[GpuCheck]) -> dict[str, t.Any]:
+    task, table = context.task, render(rows(checks), _COLUMNS)
+    for line in table:
         task.progress(line)
     result: dict[str, t.Any] = {"changed": False, "checks": [dataclasses.asdict(check) for check in checks]}
+    if task.params.get("bundle") and not task.check_mode:
+        write_bundle(task.params["bundle"], cluster, checks, table, context.clock.now())
+        task.progress(f"  The support bundle is {task.params['bundle']}.")
+        result["bundle"] = task.params["bundle"]
     wrong = problems(checks)
     if wrong:
         raise InvalidInput("Pods do not get GPUs as they should:", problems=wrong, result=result)

@@ -23,8 +23,11 @@ from ..model.labels import GPU_TEST_LABEL, HOSTNAME_LABEL
 from ..model.resources import NVIDIA_GPU
 
 IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
+SMI_IMAGE = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
+SMI = "nvidia-smi"
 PATHS = ("CDI", "CDI", "wrapper", "wrapper")
 _PASSED = "Test PASSED"
+_SMI_WORKS = "NVIDIA-SMI"
 _EVERY = 2.0  # seconds between two looks
 _OVER = ("Succeeded", "Failed")
 
@@ -39,21 +42,25 @@ def _free(node: Node, cluster: ClusterGpus) -> int:
     return node.allocatable.get(NVIDIA_GPU, 0) - cluster.used.get(node.name, {}).get(NVIDIA_GPU, 0)
 
 
-def run_tests(kube: Kube, clock: Clock, namespace: str, node: Node, run_id: str, seconds: int) -> tuple[GpuTestRun, ...]:
-    """What became of each pod within ``seconds``. A pod that could not be created or read is one that failed, with the reason."""
+def run_tests(
+    kube: Kube, clock: Clock, namespace: str, node: Node, run_id: str, seconds: int, *, smi: bool = False
+) -> tuple[GpuTestRun, ...]:
+    """What became of each pod within ``seconds``. A pod that could not be created or read is one that failed, with the reason.
+    ``smi``: a fifth one runs nvidia-smi."""
+    paths = (*PATHS, SMI) if smi else PATHS
     _remove_leftovers(kube, namespace, clock.now())
-    names = [f"tgp-gpu-test-{run_id[-8:].lower()}-{number}" for number in range(1, len(PATHS) + 1)]
+    names = [f"tgp-gpu-test-{run_id[-8:].lower()}-{number}" for number in range(1, len(paths) + 1)]
     refused: dict[str, str] = {}
     try:
-        for name, path in zip(names, PATHS, strict=True):
+        for name, path in zip(names, paths, strict=True):
             try:
                 kube.create(f"/api/v1/namespaces/{namespace}/pods", pod_body(name, path, node, run_id, seconds))
             except TgpError as error:
                 refused[name] = f"it could not be created: {str(error)[:300]}"
         found = _followed(kube, clock, namespace, set(names) - set(refused), run_id, seconds)
         return tuple(
-            GpuTestRun(name, path, *_outcome(kube, namespace, found.get(name), refused.get(name, "")), node=node.name)
-            for name, path in zip(names, PATHS, strict=True)
+            GpuTestRun(name, path, *_outcome(kube, namespace, found.get(name), refused.get(name, ""), path), node=node.name)
+            for name, path in zip(names, paths, strict=True)
         )
     finally:
         for name in names:
@@ -61,12 +68,13 @@ def run_tests(kube: Kube, clock: Clock, namespace: str, node: Node, run_id: str,
 
 
 def pod_body(name: str, path: str, node: Node, run_id: str, seconds: int) -> Json:
-    """A pod that adds two vectors on a GPU. It gets no token and no capability."""
+    """A pod that adds two vectors on a GPU, or shows what nvidia-smi says. It gets no token and no capability."""
     limits = {NVIDIA_GPU: "1"} if path == "CDI" else {}
     environment = [] if path == "CDI" else [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     container = {
         "name": "vectoradd",
-        "image": IMAGE,
+        "image": SMI_IMAGE if path == SMI else IMAGE,
+        **({"command": [SMI]} if path == SMI else {}),
         "env": environment,
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi", **limits}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -100,7 +108,7 @@ def _followed(kube: Kube, clock: Clock, namespace: str, names: set[str], run_id:
     return found
 
 
-def _outcome(kube: Kube, namespace: str, pod: Json | None, refused: str) -> tuple[bool, str]:
+def _outcome(kube: Kube, namespace: str, pod: Json | None, refused: str, path: str) -> tuple[bool, str]:
     """Whether it passed, and what was seen."""
     if pod is None:
         return False, refused or "it is gone: another client deleted it"
@@ -113,8 +121,9 @@ def _outcome(kube: Kube, namespace: str, pod: Json | None, refused: str) -> tupl
         text = kube.call("GET", f"{pod_path(namespace, name)}/log", params={"tailLines": "20"}).text
     except TgpError as error:
         return False, f"what it printed could not be read: {str(error)[:200]}"
-    if status["phase"] == "Succeeded" and _PASSED in text:
-        return True, _PASSED
+    wanted = _SMI_WORKS if path == SMI else _PASSED
+    if status["phase"] == "Succeeded" and wanted in text:
+        return True, next(line.strip() for line in text.splitlines() if wanted in line)
     lines = [line.strip() for line in redact_foreign(text).splitlines() if line.strip()]
     return False, f"it printed: {lines[-1][:200]}" if lines else "it printed nothing"
 

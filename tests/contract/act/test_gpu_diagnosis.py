@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
+import tarfile
 import threading
 import typing as t
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import execute
 from ansible_collections.tgp.gpu.plugins.module_utils.operations import gpu_test
 
 from sandbox.gpu_stack import FAULTS, NAMESPACE, NODE, GpuStack
@@ -56,6 +62,9 @@ class Stand:
             return t.cast("list[dict[str, str]]", self.rig.run("diagnose", **{"talosconfig": self.config, **options})["checks"])
         except InvalidInput as error:
             return t.cast("list[dict[str, str]]", error.result["checks"])  # type: ignore[attr-defined]
+
+    def system_log(self, text: str) -> None:
+        self.stack.system().logs["ext-nvidia-cdi-gen"] = text
 
     def states(self, **options: t.Any) -> set[str]:
         return {check["state"] for check in self.checks(**options)}
@@ -152,6 +161,85 @@ def test_S4_13_check_mode_makes_no_pod(stand: Stand) -> None:
     before = list(stand.rig.world.writes)
     result = stand.rig.run("diagnose", check=True, talosconfig=stand.config, gpu_test=True)
     assert stand.rig.world.writes == before and "GPU test" not in {one["check"] for one in result["checks"]}
+
+
+def test_S4_23_a_deep_look_lists_objects_and_sockets_and_runs_nvidia_smi(stand: Stand) -> None:
+    with Kubelets(stand.stack) as kubelets:
+        checks = stand.checks(gpu_test=True, deep=True)
+    found = {(one["subject"], one["check"]): one for one in checks}
+    assert kubelets.seen == 5 and found["cluster", "GPU test"]["state"] == "ok"
+    assert f"daemonsets/{NAMESPACE}/nvidia-device-plugin" in found["cluster", "objects"]["seen"]
+    assert "nvidia-gpu.sock" in found[f"node {NODE}", "plugin socket"]["seen"]
+    stand.stack.system().folders.clear()
+    [socket] = [one for one in stand.checks(deep=True) if one["check"] == "plugin socket" and one["subject"] == f"node {NODE}"]
+    assert (socket["state"], socket["code"]) == ("NO", "no_socket")
+
+
+def test_a_bundle_holds_everything_and_no_secret(stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Called as Ansible calls it, which makes the values of its options known. The id of an OAuth client is none."""
+    monkeypatch.setattr(stand.rig, "call", lambda code, task: execute(code.SPEC, code.run, task))
+    secrets = [value for name, value in stand.rig.world.secrets.items() if name != "TS_OAUTH_CLIENT_ID"]
+    secrets += [stand.rig.api.admin_token, "abcdef.0123456789abcdef"]
+    stand.stack.log("\n".join(f"the token is {secret}" for secret in secrets))
+    stand.system_log(f"key {secrets[0]}")
+    stand.stack.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {"note": "swordfish-7"}}})
+    path = tmp_path / "gpus.tar.gz"
+    stand.checks(bundle=str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        texts = {one.name: archive.extractfile(one).read().decode() for one in archive.getmembers()}  # type: ignore[union-attr]
+    config = yaml.safe_load(Path(stand.config).read_text())["contexts"]["sandbox"]
+    whole = "\n".join(texts.values())
+    for secret in (*secrets, config["key"], base64.b64decode(config["key"]).decode(), "swordfish-7"):
+        assert secret not in whole
+    assert json.loads(texts["tgp-diagnose/facts.json"])["nodes"][0]["node"]["name"] == NODE
+    assert {"tgp-diagnose/table.txt", "tgp-diagnose/checks.json", f"tgp-diagnose/nodes/{NODE}/ext-nvidia-cdi-gen.log"} <= set(texts)
+    assert "the token is ********" in texts[f"tgp-diagnose/pods/{NAMESPACE}/nvidia-device-plugin-{NODE}.log"]
+
+
+def test_what_cannot_be_read_is_unknown_and_stops_nothing(stand: Stand) -> None:
+    """A reader of Talos may not read files; without a talosconfig, or with an endpoint that is gone, the rest is checked all the same."""
+    path = Path(stand.config)
+    path.write_text(stand.stack.talos.talosconfig(role="os:reader"))
+    driver = [one for one in stand.checks() if one["check"] == "driver"]
+    assert {one["state"] for one in driver} == {"ok"} and "not authorized" in driver[0]["seen"]
+    for config, why in (
+        (None, "no talosconfig is given"),
+        (str(path.parent / "none"), "No such file"),
+        (stand.config, "cannot be reached"),
+    ):
+        path.write_text(stand.stack.talos.talosconfig(endpoints=["127.0.0.1:9"]))
+        checks = stand.checks(talosconfig=config)
+        assert {one["state"] for one in checks} == {"ok", "unknown"}
+        assert why in next(one["seen"] for one in checks if one["check"] == "driver"), why
+
+
+@pytest.mark.parametrize(
+    ("options", "subjects"),
+    [
+        ({"node": NODE}, {"cluster", f"node {NODE}"}),
+        ({"pool": "training"}, {"cluster", f"node {NODE}", "node gpu-2", "pod default/job"}),
+        ({"pod": "default/job"}, {"cluster", f"node {NODE}", "node gpu-2", "pod default/job"}),
+    ],
+)
+def test_one_subject_is_looked_at(stand: Stand, options: dict[str, str], subjects: set[str]) -> None:
+    stand.stack.workload(tolerations=[])
+    assert {one["subject"] for one in stand.checks(**options)} == subjects
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"node": "gpu-9"}, "node: there is no Node gpu-9"),
+        ({"pool": "trainnig"}, "no node is of a pool trainnig"),
+        ({"pod": "job"}, "is not namespace/name"),
+        ({"pod": "default/none"}, "there is no pod default/none"),
+        ({"node": NODE, "pod": "default/job"}, "node and pod are given together"),
+    ],
+)
+def test_a_subject_that_does_not_exist_is_refused(stand: Stand, options: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        stand.rig.run("diagnose", talosconfig=stand.config, **options)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

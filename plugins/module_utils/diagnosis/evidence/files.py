@@ -81,7 +81,7 @@ def _written(file: os.DirEntry[str]) -> float:
 def _bounded(content: dict[str, t.Any]) -> str:
     """The JSON text; the oldest half of the console goes until it is small enough, then the Node's annotations."""
     while True:
-        text = json.dumps(redact_all(_plain(content)), indent=1, sort_keys=True) + "\n"
+        text = json.dumps(redact_all(plain(content)), indent=1, sort_keys=True) + "\n"
         console = content["findings"].get("console") or ()
         node = content["findings"].get("node") or {}
         if len(text.encode()) <= BIGGEST or not (console or node.get("annotations")):
@@ -92,7 +92,8 @@ def _bounded(content: dict[str, t.Any]) -> str:
             node["annotations"] = {}  # others may have put anything there
 
 
-def _plain(value: t.Any) -> t.Any:
+def plain(value: t.Any) -> t.Any:
+    """The same in what JSON has."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, datetime):
@@ -100,9 +101,9 @@ def _plain(value: t.Any) -> t.Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, t.Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

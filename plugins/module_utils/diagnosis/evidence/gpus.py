@@ -21,7 +21,7 @@ from ...model.labels import GPU_COUNT_LABEL, GPU_PRESENT_LABEL, GPU_TEST_LABEL, 
 from ...observe.context import Context
 from ...talos.images.nvidia import mismatches, needs_fabric_manager
 from ..gpus.facts import ClusterGpus, DaemonPod, GpuDaemon, GpuNode, PendingPod
-from ..gpus.node_checks import CDI_GEN
+from ..gpus.node_checks import CDI_GEN, SOCKETS
 from .node import events_of_pod, waiting_of
 from .plugin_config import read_config
 from .talos_node import TalosNodes
@@ -31,6 +31,7 @@ _LOG_LINES, _LOG_BYTES = 200, 65_536
 _MOST_PENDING = 40  # pods that wait and get a row each
 _EXTENSIONS = "extensions.talos.dev/"
 _POWER = "nvidia-powerlimit"
+_SHOWN = (("/api/v1", "pods"), ("/apis/apps/v1", "daemonsets"), ("/api/v1", "services"), ("/apis/apps/v1", "deployments"))
 _T = t.TypeVar("_T")
 
 
@@ -62,11 +63,12 @@ class _RawPod:
 
 
 class GpuCollector:
-    """One look. ``talos`` asks nodes that run Talos; None where there is no talosconfig, and ``unasked`` says so."""
+    """One look. ``talos`` asks nodes that run Talos; None where there is no talosconfig, and ``unasked`` says so. ``deep``: what is only
+    asked for on request, too."""
 
-    def __init__(self, context: Context, subject: Subject, talos: TalosNodes | None, unasked: str) -> None:
+    def __init__(self, context: Context, subject: Subject, talos: TalosNodes | None, unasked: str, *, deep: bool = False) -> None:
         self._context, self._kube, self._subject = context, context.kube, subject
-        self._talos, self._unasked = talos, unasked
+        self._talos, self._unasked, self._deep = talos, unasked, deep
         self._unread: dict[str, str] = {}
 
     def collect(self) -> ClusterGpus:
@@ -80,6 +82,7 @@ class GpuCollector:
             gpu_nodes = self._gpu_nodes(raw_nodes, claims_read.result() or [])
             mine = self._of_subject(gpu_nodes, pods or [])
             config_read = pool.submit(self._ask, "ConfigMap", lambda: read_config(self._kube, daemons or ()))
+            objects_read = pool.submit(self._ask, "objects", lambda: self._objects(daemons or ())) if self._deep else None
             systems = pool.map(self._system, mine)
             daemon_pods = None if pods is None else list(pool.map(self._daemon_pod, self._pods_of(daemons or (), pods, mine)))
             pending = None if pods is None else list(pool.map(self._pending, self._waiting(pods, mine)))
@@ -92,6 +95,7 @@ class GpuCollector:
                 pods=None if daemon_pods is None else tuple(daemon_pods),
                 runtime_classes=classes_read.result(),
                 config=config_read.result(),
+                objects=objects_read.result() if objects_read is not None else None,
                 pending=None if pending is None else tuple(pending),
                 all_nodes=tuple(node for node, _capacity in raw_nodes),
                 used=_used(pods or ()),
@@ -140,12 +144,22 @@ class GpuCollector:
         address = next((one for one in node.node.addresses if one[:1].isdigit() or ":" in one), "")
         if not address:
             return None, "its Node has no address"
-        return self._talos.read(address, (CDI_GEN,)), ""
+        return self._talos.read(address, (CDI_GEN,), sockets_in=SOCKETS if self._deep else ""), ""
 
     # ---- DaemonSets and their pods
 
     def _daemons(self) -> tuple[GpuDaemon, ...]:
         return tuple(self._kube.collect(DAEMON_SETS, _daemon)[0])
+
+    def _objects(self, daemons: t.Iterable[GpuDaemon]) -> tuple[str, ...]:
+        """What is in the namespaces of the plugins, as kubectl get all shows it."""
+        found = []
+        for namespace in sorted({daemon.namespace for daemon in daemons}):
+            for prefix, kind in _SHOWN:
+                for entry in self._kube.list(f"{prefix}/namespaces/{namespace}/{kind}"):
+                    phase = (entry.get("status") or {}).get("phase") or ""
+                    found.append(f"{kind}/{namespace}/{entry['metadata']['name']} {phase}".rstrip())
+        return tuple(found)
 
     def _runtime_classes(self) -> dict[str, str]:
         listed = self._kube.list("/apis/node.k8s.io/v1/runtimeclasses")

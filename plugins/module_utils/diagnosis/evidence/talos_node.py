@@ -25,8 +25,9 @@ class TalosNodes:
     def __init__(self, reader: NodeReader) -> None:
         self._reader = reader
 
-    def read(self, address: str, logs_of: t.Sequence[str]) -> NodeSystem:
-        """``logs_of``: the services whose log is wanted, in any case; of other NVIDIA services it is read where they do not run."""
+    def read(self, address: str, logs_of: t.Sequence[str], *, sockets_in: str = "") -> NodeSystem:
+        """``logs_of``: the services whose log is wanted, in any case; of other NVIDIA services it is read where they do not run.
+        ``sockets_in``: a folder whose files are wanted."""
         unread: dict[str, str] = {}
 
         def ask(what: str, question: t.Callable[[], _T]) -> _T | None:
@@ -54,6 +55,7 @@ class TalosNodes:
             services=services,
             logs={name: tuple(redact_foreign("\n".join(lines)).splitlines()) for name, lines in read.items() if lines is not None},
             driver=ask("driver", lambda: self._driver(address)),
+            sockets=ask("sockets", lambda: self._reader.folder(address, sockets_in)) if sockets_in else None,
             unread=tuple(sorted(unread.items())),
         )
 

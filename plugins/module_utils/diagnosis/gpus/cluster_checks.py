@@ -14,7 +14,7 @@ RUNTIME = "nvidia"
 
 
 def cluster_checks(cluster: ClusterGpus) -> t.Iterator[GpuCheck]:
-    for rule in (_plugins, _runtime_class, _config, _tests):
+    for rule in (_plugins, _runtime_class, _config, _objects, _tests):
         check = rule(cluster)
         if check is not None:
             yield check
@@ -102,6 +102,14 @@ def _no_config(cluster: ClusterGpus, reader: GpuDaemon) -> GpuCheck:
         "plugin configuration", NO, f"DaemonSet {reader} names the ConfigMap {reader.config_map}, which does not exist",
         "Create it: ansible-playbook tgp.gpu.device_plugin. Without it the plugin's pod does not start.", "no_config",
     )  # fmt: skip
+
+
+def _objects(cluster: ClusterGpus) -> GpuCheck | None:
+    """Only on request."""
+    unread = dict(cluster.unread).get("objects")
+    if cluster.objects is None and unread is None:
+        return None
+    return _row("objects", UNKNOWN if unread else OK, unread or ", ".join(cluster.objects or ("none",)))
 
 
 def _tests(cluster: ClusterGpus) -> GpuCheck | None:

@@ -45,12 +45,15 @@ class SystemService:
 
 @dataclasses.dataclass(frozen=True)
 class NodeSystem:
-    """What a node's own system says. ``driver`` is the version in /proc/driver/nvidia/version, "" where that file does not exist."""
+    """What a node's own system says. ``driver`` is the version in /proc/driver/nvidia/version, "" where that file does not exist.
+    ``sockets`` are the files beside the kubelet's device plugin socket; None when they were not asked for.
+    """
 
     modules: tuple[str, ...] | None = None
     services: t.Mapping[str, SystemService] | None = None
     logs: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     driver: str | None = None
+    sockets: tuple[str, ...] | None = None
     unread: Unread = ()
 
     def why_unread(self, what: str) -> str:
@@ -182,6 +185,7 @@ class GpuTestRun:
 @dataclasses.dataclass(frozen=True)
 class ClusterGpus:
     """``runtime_classes`` maps names to handlers. ``config`` None: there is none, unless ``unread`` names it. ``tests`` None: none were made.
+    ``objects``: what is in the namespaces of the plugins, None when that was not asked for.
     ``all_nodes`` and ``used`` (GPUs that pods hold, by node) are of the whole cluster, whatever was asked about."""
 
     nodes: tuple[GpuNode, ...] = ()
@@ -191,6 +195,7 @@ class ClusterGpus:
     config: PluginConfig | None = None
     pending: tuple[PendingPod, ...] | None = None
     tests: tuple[GpuTestRun, ...] | None = None
+    objects: tuple[str, ...] | None = None
     all_nodes: tuple[Node, ...] = ()
     used: t.Mapping[str, t.Mapping[str, int]] = dataclasses.field(default_factory=dict)
     unread: Unread = ()

@@ -14,6 +14,7 @@ from .log_meanings import CDI, PLUGIN, POWER, REGISTERED, meaning_of, says
 
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
 PERSISTENCED, CDI_GEN, FABRIC_MANAGER = "ext-nvidia-persistenced", "ext-nvidia-cdi-gen", "ext-nvidia-fabricmanager"
+SOCKETS = "/var/lib/kubelet/device-plugins"
 _DRIVER = re.compile(r"(nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia)-(\w+)")
 _TOOLKIT = re.compile(r"nvidia-container-toolkit-(\w+)")
 _TRACKED = re.compile(r"(?:nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia|nvidia-container-toolkit|nvidia-fabricmanager)-(\w+)")
@@ -24,7 +25,7 @@ _NEW_IMAGE = (
 
 def node_checks(node: GpuNode, cluster: ClusterGpus) -> t.Iterator[GpuCheck]:
     """All checks of one node, in the order in which one depends on the other."""
-    for rule in (_node, _extensions, _driver, _services, _cdi, _plugin, _gpus, _power):
+    for rule in (_node, _extensions, _driver, _services, _cdi, _plugin, _sockets, _gpus, _power):
         check = rule(node, cluster)
         if check is not None:
             yield check
@@ -231,6 +232,24 @@ def _plugin_pod(node: GpuNode, pod: DaemonPod) -> GpuCheck:
             "If the node shows no GPUs, restart the pod and read its log.", "plugin_not_registered",
         )  # fmt: skip
     return _row(node, "device plugin", OK, f"{pod.name} is ready and registered")
+
+
+def _sockets(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
+    """Only on request, and only Talos can be asked."""
+    if node.system is None:
+        return None
+    unread = dict(node.system.unread).get("sockets")
+    if unread is not None:
+        return _row(node, "plugin socket", UNKNOWN, unread)
+    if node.system.sockets is None:
+        return None
+    listed = ", ".join(node.system.sockets) or "nothing"
+    if not any("nvidia" in name for name in node.system.sockets):
+        return _row(
+            node, "plugin socket", NO, f"no device plugin of NVIDIA listens in {SOCKETS}: {listed}",
+            "See the check device plugin. If its pod is ready, see that its DaemonSet mounts this folder of the host.", "no_socket",
+        )  # fmt: skip
+    return _row(node, "plugin socket", OK, f"{SOCKETS}: {listed}")
 
 
 def _gpus(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:

@@ -126,7 +126,11 @@ def _unscheduled(pod: PendingPod, cluster: ClusterGpus) -> GpuCheck:
         why = collections.Counter(against_labels(placement, node.labels, node.name) for node in showing).most_common(1)[0][0]
         remedy = "Correct nodeSelector or affinity of the pod, or give the pool that label (spec.labels)."
         return _row(
-            pod, NO, f"{len(showing)} nodes show {resource}, and none is selected: {why}.{scheduler}", remedy, "not_selected"
+            pod,
+            NO,
+            f"none of the nodes that show {resource} ({len(showing)}) is selected: {why}.{scheduler}",
+            remedy,
+            "not_selected",
         )
     open_nodes = [node for node in selected if not against_taints(placement, node.taints) and not node.unschedulable]
     if not open_nodes:
@@ -142,7 +146,7 @@ def _kept_off(pod: PendingPod, selected: t.Sequence[Node], scheduler: str) -> Gp
     why = taints.most_common(1)[0][0]
     taint = why.removeprefix("taint ").removesuffix(" not tolerated")
     remedy = f"Add a toleration for {taint} to the pod, if it may run there."
-    return _row(pod, NO, f"{why} on {len(selected)} nodes that show GPUs.{scheduler}", remedy, "taint_not_tolerated")
+    return _row(pod, NO, f"{why} on the nodes that it could use ({len(selected)}).{scheduler}", remedy, "taint_not_tolerated")
 
 
 def _no_room(
@@ -156,7 +160,8 @@ def _no_room(
         )
     if all(_free(node, cluster, resource) < amount for node in nodes):
         free = sum(max(0, _free(node, cluster, resource)) for node in nodes)
-        seen = f"it asks for {amount} {resource}; of {len(nodes)} nodes that it could use none has so many free ({free} in all).{scheduler}"
+        seen = f"it asks for {amount} {resource}; none of the nodes that it could use ({len(nodes)}) has so many free, all together {free}."
+        seen += scheduler
         return _row(pod, NO, seen, "Wait until a pod ends, raise maxNodes, or share GPUs by time-slicing.", "no_free_gpu")
     if scheduler:
         return _row(

@@ -96,6 +96,12 @@ class NodeReader:
         request = block(1, _SYSTEM.encode()) + block(2, service.encode()) + field_number(5, _TAIL)
         return tuple(line for line in self._data(node, f"{_MACHINE}Logs", request).splitlines() if line.strip())[-_TAIL:]
 
+    def folder(self, node: str, path: str) -> tuple[str, ...]:
+        """Names of the files in a folder."""
+        entries = [read(answer) for answer in self._ask(node, f"{_MACHINE}List", block(1, path.encode()))]
+        names = {text(entry, 9) or text(entry, 2).rpartition("/")[2] for entry in entries}
+        return tuple(sorted(names - {"", "."}))
+
     def file(self, node: str, path: str) -> str:
         """The content of a file, GrpcError when there is none or the role may not see it."""
         return self._data(node, f"{_MACHINE}Read", block(1, path.encode()))
