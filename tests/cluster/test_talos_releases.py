@@ -43,6 +43,18 @@ url: tcp://192.0.2.1:5000/
 """
 
 
+DEFAULT_RUNTIME = """
+machine:
+  files:
+    - op: create
+      permissions: 420
+      path: /etc/cri/conf.d/20-customization.part
+      content: |
+        [plugins."io.containerd.cri.v1.runtime".containerd]
+          default_runtime_name = "nvidia"
+"""
+
+
 def _program(release: str, request: pytest.FixtureRequest) -> str:
     name = "machinery" if release == "1.13" else f"machinery-{release}"
     built(name, request)
@@ -61,6 +73,8 @@ def _nodes(release: str) -> t.Iterator[dict[str, t.Any]]:
         yield {"kubernetes_version": f"1.{minor}.0"}
     for model in (*OLD_CARDS, *NEW_CARDS, "MI300X"):
         yield {"model": model, **mirrored, "patches": (PATCH,)}
+    if int(release[2:]) < 13:  # from then on it is refused before Talos sees it
+        yield {"patches": (DEFAULT_RUNTIME,)}
     yield {"gpu_count": 0, "model": ""}
     yield {"mesh": MeshChoice(backend="none"), "auth_key": ""}
     for one in (

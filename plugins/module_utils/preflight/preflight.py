@@ -27,9 +27,9 @@ from ..operations.launch.payload import Enrolment, container, needs_payload
 from ..planner.offers.ranking import accepted_lanes
 from ..planner.provisioning.service_endpoints import service_object
 from ..providers.registry import CAPABILITIES, ENTRIES
-from ..talos.images.nvidia import schematic_problems
+from ..talos.images.nvidia import extensions_of, needs_fabric_manager, schematic_problems
 from ..talos.spec import DEFAULT_TALOS
-from ..talos.validation.validate import template_problems
+from ..talos.validation.validate import ValidationResult, template_result
 from .render_check import rehearsal_faults
 
 _P = t.ParamSpec("_P")
@@ -202,14 +202,7 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     """Everything wrong with a class's template; none where its machines need no configuration from us."""
     if not makes_nodes(context.specs, node_class):
         return []
-    faults = template_problems(
-        context.template_of(node_class),
-        node_class.talos_image,
-        context.task.params.get("talos_version") or "",
-        patches=node_class.talos_patches,
-        registry_mirrors=node_class.registry_mirrors,
-        mesh=node_class.mesh,
-    )
+    faults = list(_template_result(context, node_class).errors)
     if node_class.talos_schematic is not None:
         version = context.task.params.get("talos_version") or DEFAULT_TALOS
         faults += schematic_problems(
@@ -220,6 +213,32 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
             tailscale=node_class.mesh.backend == "tailscale",
         )
     return faults
+
+
+def template_warnings(context: Context, node_class: NodeClass) -> tuple[str, ...]:
+    """What of a class's template has no effect or is not needed, and what may be missing in its image; one sentence each."""
+    if not makes_nodes(context.specs, node_class):
+        return ()
+    warnings = list(_template_result(context, node_class).warnings)
+    names = extensions_of(node_class.talos_schematic) if node_class.talos_schematic is not None else ()
+    boards = [model for model in node_class.gpu_types if needs_fabric_manager(model, node_class.gpu_count)]
+    if names and boards and not any("nvidia-fabricmanager-" in name for name in names):
+        warnings.append(
+            f"talosConfig.schematic has no nvidia-fabricmanager: {', '.join(boards)} sit on boards with NVSwitches, where CUDA does not start "
+            "without it unless the host of a virtual machine runs it. Add the one of the driver's track."
+        )
+    return tuple(warnings)
+
+
+def _template_result(context: Context, node_class: NodeClass) -> ValidationResult:
+    return template_result(
+        context.template_of(node_class),
+        node_class.talos_image,
+        context.task.params.get("talos_version") or "",
+        patches=node_class.talos_patches,
+        registry_mirrors=node_class.registry_mirrors,
+        mesh=node_class.mesh,
+    )
 
 
 def _no_cloud(context: Context, node_class: NodeClass) -> list[str]:

@@ -24,7 +24,16 @@ from ..observe.release_tables import use_release_tables
 from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 from ..preflight.endpoint_check import check_endpoint
 from ..preflight.policy_check import check_policy
-from ..preflight.preflight import check_clock, check_mesh, check_rights, check_services, makes_nodes, service_pools, template_faults
+from ..preflight.preflight import (
+    check_clock,
+    check_mesh,
+    check_rights,
+    check_services,
+    makes_nodes,
+    service_pools,
+    template_faults,
+    template_warnings,
+)
 from ..preflight.release_check import check_releases
 from ..preflight.render_check import official_extensions, rehearsal_faults, server_version
 from ..providers.base import CloudCheck
@@ -195,15 +204,15 @@ def _no_cloud() -> str:
     )
 
 
-def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], str]:
-    def check() -> str:
+def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], CloudCheck]:
+    def check() -> CloudCheck:
         faults = template_faults(context, node_class)
         if not faults and makes_nodes(context.specs, node_class):
             cluster_facts(context)  # without them nothing more can be tried
             faults = rehearsal_faults(context, node_class, second_opinion=context.task.params.get("talosctl"))
         if faults:
             raise InvalidInput("A machine with this template would not join:", problems=faults)
-        return "renders to a configuration that Talos accepts"
+        return CloudCheck("renders to a configuration that Talos accepts", template_warnings(context, node_class))
 
     return check
 

@@ -44,7 +44,7 @@ def build(spec: NodeSpec, template: str | None = None) -> list[Document]:
         raise InvalidInput("The machine config template has no machine configuration (a document without kind).")
     _refuse_secrets(config)
     config["version"] = "v1alpha1"
-    _machine(spec, _part(config, "machine"))
+    _machine(spec, _part(config, "machine"), documents)
     _cluster(spec, _part(config, "cluster"))
     _hostname(spec, config, documents)
     if spec.mesh.backend == "tailscale":
@@ -135,7 +135,7 @@ def _part(parent: Document, key: str) -> Document:
     return t.cast(Document, value)
 
 
-def _machine(spec: NodeSpec, machine: Document) -> None:
+def _machine(spec: NodeSpec, machine: Document, documents: list[Document]) -> None:
     machine["type"] = "worker"
     machine["token"] = spec.secrets.trustd_token
     machine["ca"] = {"crt": spec.secrets.os_ca_crt}
@@ -162,7 +162,7 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
     if spec.annotations:
         _part(machine, "nodeAnnotations").update(spec.annotations)
     if spec.nvidia and spec.lane is not Lane.KUBELET:
-        _nvidia(spec, machine)
+        _nvidia(spec, machine, documents)
 
 
 def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
@@ -180,13 +180,19 @@ def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
     return list(by_key.values())
 
 
-def _nvidia(spec: NodeSpec, machine: Document) -> None:
-    kernel = _part(machine, "kernel")
-    given = kernel.get("modules") or []
-    if not isinstance(given, list):
-        raise InvalidInput("machine.kernel.modules of the template must be a list.")
-    present = [module.get("name") for module in given if isinstance(module, dict)]
-    kernel["modules"] = [*given, *({"name": name} for name in kernel_modules(canonical(spec.model) or "") if name not in present)]
+def _nvidia(spec: NodeSpec, machine: Document, documents: list[Document]) -> None:
+    wanted = kernel_modules(canonical(spec.model) or "")
+    named = [document.get("name") for document in documents if document.get("kind") == "KernelModuleConfig"]
+    if named:  # of Talos 1.14; beside the field it would be an error
+        missing = (name for name in wanted if name not in named)
+        documents += [{"apiVersion": "v1alpha1", "kind": "KernelModuleConfig", "name": name} for name in missing]
+    else:
+        kernel = _part(machine, "kernel")
+        given = kernel.get("modules") or []
+        if not isinstance(given, list):
+            raise InvalidInput("machine.kernel.modules of the template must be a list.")
+        present = [module.get("name") for module in given if isinstance(module, dict)]
+        kernel["modules"] = [*given, *({"name": name} for name in wanted if name not in present)]
     sysctls = _part(machine, "sysctls")
     sysctls.setdefault("kernel.kexec_load_disabled", "1")  # many GPUs do not survive the kexec with which Talos reboots
     if (minor(spec.talos_version) or (1, 13)) <= (1, 12):

@@ -233,3 +233,41 @@ def test_extensions_that_the_release_does_not_have_are_refused_and_a_silent_fact
     rig.faults.add({"service": "image_factory", "kind": "status", "status": 503, "times": None})
     assert rig.run("validate")["checks"]
     assert [text for text in rig.warnings if "whether the extensions of its image exist was not found out" in text]
+
+
+SEED = """
+machine:
+  install:
+    disk: /dev/sda
+    extensions:
+      - image: ghcr.io/siderolabs/nvidia-container-toolkit:535.154.05-v1.14.6
+      - image: ghcr.io/siderolabs/nonfree-kmod-nvidia:535.154.05-v1.7.6
+  kernel:
+    modules: [{name: nvidia}, {name: nvidia_uvm}, {name: nvidia_drm}, {name: nvidia_modeset}]
+  files:
+    - op: create
+      content: |
+        [plugins]
+          [plugins."io.containerd.cri.v1.runtime"]
+            [plugins."io.containerd.cri.v1.runtime".containerd]
+              default_runtime_name = "nvidia"
+      path: /etc/cri/conf.d/20-customization.part
+cluster: {}
+"""
+
+
+def test_s4_06_what_the_seeds_configuration_says_is_reported_line_by_line(rig: Rig) -> None:
+    """Its extensions have no effect, whatever the release; its default runtime is refused from Talos 1.13 on, before anything is launched."""
+    rig.demo_class["talosConfig"] = {"machineConfigTemplate": SEED}
+    for refused in (lambda: rig.run("validate"), lambda: rig.run("plan", mode="provision")):
+        with pytest.raises(
+            InvalidInput, match=r"machine.files\[0\].content: the default runtime nvidia is refused for Talos 1.13 and newer"
+        ):
+            refused()
+    rig.demo_class["talosConfig"]["machineConfigTemplate"] = SEED.replace('"nvidia"', '"runc"')
+    rig.demo_class.setdefault("instanceRequirements", {}).update({"gpuTypes": ["H100"], "gpuCount": 8})
+    rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", *NVIDIA)
+    found = next(one for one in rig.run("validate")["checks"] if one["what"].startswith("template of "))
+    assert found["status"] == "warn"
+    assert any("machine.install.extensions is outdated: it has no effect since Talos 1.10" in said for said in found["warnings"])
+    assert any("no nvidia-fabricmanager: H100 sit on boards with NVSwitches" in said for said in found["warnings"])

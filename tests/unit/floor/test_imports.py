@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (33, "core mesh model units"),
     "modules.node_info": (42, "core kube model planner runs units"),
     "modules.lambda_instance": (70, "core model planner providers units"),
-    "modules.fleet_info": (183, f"{READS} reports"),
-    "modules.fleet_plan": (236, ACTS),
+    "modules.fleet_info": (184, f"{READS} reports"),
+    "modules.fleet_plan": (237, ACTS),
 }
 
 

@@ -247,7 +247,7 @@ def test_a_field_that_only_talos_acts_upon_is_said_not_to_be_carried_over(patch,
 
 @pytest.mark.parametrize("path", ["/etc/cri/conf.d/20-customization.part", "/etc/kubernetes/manifests/a.yaml"])
 def test_a_file_that_nothing_on_ubuntu_reads_is_said(path):
-    patch = f"machine: {{files: [{{path: {path}, op: create, content: a}}]}}"
+    patch = f"machine: {{files: [{{path: {path}, op: create, content: '[a]'}}]}}"
     words = f"machine.files: nothing on the Ubuntu machine of lane kubelet reads {path}."
     assert words in payload(make(lane=Lane.KUBELET, patches=(patch,))).warnings
 

@@ -12,11 +12,16 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.extensions import disagreements
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import OPEN, PROPRIETARY, driver_for, mismatches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases import staleness
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.staleness import Product, SeenVersion, seen_driver
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.tables import BUILT_IN, OLDEST, TRACKS, text_of
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.runtime_rules import CRI_PART, containerd_rules
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
+
+from tests.fixtures.talos_nodes import make
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "releases.md"
 RELEASES = ("1.10.9", "1.11.6", "1.12.11", "1.13.9", "1.14.1", "1.15.0")
@@ -142,3 +147,71 @@ def test_B19_what_is_newer_than_the_tables_is_told_with_its_place(seen: t.Any, w
 def test_B19_what_is_no_driver_is_no_sighting() -> None:
     assert seen_driver("tailscale", "1.102.2", "1.13.9", "node a") is None
     assert seen_driver("nvidia-open-gpu-kernel-modules-lts", "", "1.13.9", "node a") is None
+
+
+PART = """
+[plugins]
+  [plugins."{section}"]
+    [plugins."{section}".containerd]
+      default_runtime_name = "{name}"
+"""
+SECTION = "io.containerd.cri.v1.runtime"
+
+
+def with_part(content: str) -> list[t.Any]:
+    """A configuration of the seed's form: the part file among the files of the machine."""
+    documents = build(make())
+    config = documents[0]
+    config["machine"]["files"] = [{"op": "create", "path": CRI_PART, "permissions": 420, "content": content}]
+    return documents
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_s4_06_the_default_runtime_nvidia_is_taken_up_to_talos_112_and_refused_after_it(release: str) -> None:
+    documents = with_part(PART.format(section=SECTION, name="nvidia"))
+    errors, warnings = containerd_rules(documents, (1, int(release.split(".")[1])))
+    if release < "1.13":
+        assert errors == () and len(warnings) == 1 and "is not needed" in warnings[0] and "runtimeClassName nvidia" in warnings[0]
+    else:
+        assert (
+            warnings == ()
+            and len(errors) == 1
+            and errors[0].startswith("machine.files[0].content: the default runtime nvidia is refused")
+        )
+        assert "by CDI" in errors[0] and "every pod of the node" in errors[0]
+    assert set(errors) <= set(check(documents, talos_version=release).errors)
+    assert containerd_rules(with_part(PART.format(section=SECTION, name="runc")), (1, 15)) == ((), ())
+
+
+def test_s4_06_the_section_is_that_of_containerds_configuration_and_the_part_is_toml() -> None:
+    [said] = containerd_rules(with_part(PART.format(section="io.containerd.grpc.v1.cri", name="nvidia")), (1, 11)).errors
+    assert "does not read [plugins.'io.containerd.grpc.v1.cri']" in said and SECTION in said
+    [said] = containerd_rules(with_part("default_runtime_name: nvidia"), (1, 11)).errors
+    assert said.startswith("machine.files[0].content is not TOML")
+    document = {
+        "apiVersion": "v1alpha1",
+        "kind": "CRICustomizationConfig",
+        "name": "gpu",
+        "content": PART.format(section=SECTION, name="nvidia"),
+    }
+    [said] = containerd_rules([document], (1, 14)).errors
+    assert said.startswith("CRICustomizationConfig gpu: content: the default runtime nvidia is refused")
+
+
+def test_s4_05_kernel_modules_are_documents_where_the_template_has_them_so_and_never_both() -> None:
+    template = "machine: {}\ncluster: {}\n---\napiVersion: v1alpha1\nkind: KernelModuleConfig\nname: nvidia\nparameters: [a=1]\n"
+    documents = build(make(talos_version="1.14.1", model="B200"), template)
+    modules = [document["name"] for document in documents if document.get("kind") == "KernelModuleConfig"]
+    assert modules == ["nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "ib_umad"] and documents[1]["parameters"] == ["a=1"]
+    assert "modules" not in documents[0]["machine"].get("kernel", {})
+    found = check(documents, talos_version="1.14.1")
+    assert not [said for said in found.errors if "KernelModuleConfig" in said] and any(
+        "fields were not checked" in said for said in found.warnings
+    )
+    documents[0]["machine"]["kernel"] = {"modules": [{"name": "nvidia"}]}
+    assert (
+        "machine.kernel.modules and KernelModuleConfig exclude each other; write KernelModuleConfig only."
+        in check(documents).errors
+    )
+    assert any("KernelModuleConfig needs Talos 1.14 or newer, this is 1.13; write machine.kernel.modules instead." in said
+               for said in check(documents, talos_version="1.13.9").errors)  # fmt: skip

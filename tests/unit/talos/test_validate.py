@@ -140,7 +140,7 @@ def test_refusals(path, value, word):
 @pytest.mark.parametrize(
     "path, value",
     [
-        ("machine.files", [{"path": "/etc/cri/conf.d/20-customization.part", "op": "create", "content": "x"}]),
+        ("machine.files", [{"path": "/etc/cri/conf.d/20-customization.part", "op": "create", "content": "[x]"}]),
         ("machine.files", [{"path": "/var/lib/x", "op": "create", "content": "x", "permissions": 384}]),
         ("machine.files", [{"path": "/etc/hosts", "op": "overwrite", "content": "x"}]),
         ("machine.kubelet.nodeIP.validSubnets", ["!10.0.0.0/8", "fd00::/8"]),
@@ -337,7 +337,7 @@ def test_the_endpoints_of_kubespan_are_written_as_talos_calls_them_and_not_as_it
 
 @pytest.mark.parametrize("path", ["/var/lib/a", "/etc/a", "/etc/cri/conf.d/20-customization.part"])
 def test_a_file_needs_an_operation_because_talos_has_no_default(path):
-    template = f"machine: {{files: [{{path: {path}, permissions: 384, content: a}}]}}\ncluster: {{}}\n"
+    template = f"machine: {{files: [{{path: {path}, permissions: 384, content: '[a]'}}]}}\ncluster: {{}}\n"
     found = check(build(make(), template)).errors
     assert found == (
         "machine.files[0].op is missing: write create, overwrite or append; Talos has no default and would fail at boot.",

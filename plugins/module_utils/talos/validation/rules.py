@@ -27,6 +27,7 @@ from ..images.nvidia import image_problems
 from ..releases.tables import minor, tables
 from ..spec import tag_of
 from ..template import Document, at, fields_at, items_at
+from .runtime_rules import CRI_PART
 from .wireguard_rules import document_rules, interface_rules
 
 Sentences = t.Iterator[str]
@@ -40,7 +41,6 @@ _KUBELET_CONFIG = (
 )  # fmt: skip
 _KUBELET_FLAGS = ("bootstrap-kubeconfig", "kubeconfig", "config", "cert-dir", "container-runtime-endpoint")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?")
-_CRI_PART = "/etc/cri/conf.d/20-customization.part"
 _OWNED = tuple(f"talos.dev/owned-{kind}" for kind in ("labels", "annotations", "taints"))
 # Documents that an older Talos does not know: kind -> first minor.
 SINCE = {
@@ -60,8 +60,21 @@ SINCE = {
         ),
         (1, 13),
     ),
+    **dict.fromkeys(
+        (
+            "CRICustomizationConfig", "DiscoveryIdentityConfig", "DiscoveryServiceConfig", "EtcFileConfig", "KernelModuleConfig",
+            "KubeAPIServerCAConfig", "KubeClusterConfig", "KubeNetworkConfig", "KubeNodeConfig", "KubePrismConfig", "KubeletConfig",
+            "SysctlConfig", "UnattendedInstallConfig",
+        ),
+        (1, 14),
+    ),
 }  # fmt: skip
-_BEFORE = {"WireguardConfig": "; write an entry of machine.network.interfaces with wireguard in it instead"}
+_BEFORE = {
+    "WireguardConfig": "; write an entry of machine.network.interfaces with wireguard in it instead",
+    "KernelModuleConfig": "; write machine.kernel.modules instead",
+    "SysctlConfig": "; write machine.sysctls instead",
+    "CRICustomizationConfig": f"; write an entry of machine.files with path {CRI_PART} instead",
+}
 
 
 def identity(config: Document) -> Sentences:
@@ -234,7 +247,7 @@ def files(config: Document) -> Sentences:
 
 
 def _outside_var(path: str, op: t.Any, where: str) -> Sentences:
-    if path == _CRI_PART or path.startswith("/etc/kubernetes/manifests/"):
+    if path == CRI_PART or path.startswith("/etc/kubernetes/manifests/"):
         return
     if "/systemd/" in path:
         advice = "Talos has no systemd; a service comes as a system extension in the image, with an ExtensionServiceConfig document"
@@ -242,10 +255,10 @@ def _outside_var(path: str, op: t.Any, where: str) -> Sentences:
         advice = "leave it out: the mesh key reaches the node in an ExtensionServiceConfig document that is added to each node"
     elif path.startswith("/etc/cri/conf.d/") and "nvidia" in path:
         advice = (
-            f"only {_CRI_PART} is taken there, and the extension nvidia-container-toolkit registers the runtime nvidia by itself"
+            f"only {CRI_PART} is taken there, and the extension nvidia-container-toolkit registers the runtime nvidia by itself"
         )
     elif path.startswith("/etc/cri/conf.d/"):
-        advice = f"only {_CRI_PART} is taken there"
+        advice = f"only {CRI_PART} is taken there"
     elif op != "create":
         return  # overwriting a file of the image is a read-only bind mount over it: possible
     else:
@@ -332,6 +345,7 @@ def is_subnet(text: str) -> bool:
 # document -> fields that say the same
 _FORMS = {
     "HostnameConfig": ("machine.network.hostname", "machine.features.stableHostname"),
+    "KernelModuleConfig": ("machine.kernel.modules",),
     "KubeSpanConfig": ("machine.network.kubespan",),
     "ResolverConfig": ("machine.network.nameservers", "machine.network.searchDomains", "machine.network.disableSearchDomain"),
     "TimeSyncConfig": ("machine.time.servers", "machine.time.disabled", "machine.time.bootTimeout"),

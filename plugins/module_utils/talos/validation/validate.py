@@ -24,6 +24,7 @@ from ..secrets import ClusterSecrets
 from ..spec import DEFAULT_TALOS, NodeSpec, tag_of
 from ..template import Document, at, machine_document
 from . import rules, schema_data
+from .runtime_rules import containerd_rules
 
 MODES = ("metal", "cloud", "container")
 # Accepted by Talos and left out of its schema, because there are better ways: field -> what to write instead.
@@ -38,12 +39,12 @@ _DEPRECATED = {
     "machine.features.rbac": "it is always on",
     "machine.features.apidCheckExtKeyUsage": "it is always on",
     "machine.features.stableHostname": "the host name is the node's",
-    "machine.install.extensions": "it has no effect since Talos 1.10: build an image with the extensions by the Image Factory",
+    "machine.install.extensions": "it has no effect since Talos 1.10: list the extensions in talosConfig.schematic",
     "machine.install.extraKernelArgs": "it has no effect since Talos 1.10 on UEFI: put them into the schematic of the image",
     "machine.install.bootloader": "leave it out",
 }
 _LOG_ENDPOINT = re.compile(r"machine\.logging\.destinations\[\d+\]\.endpoint")
-_UNLISTED_KINDS = ("ImageVerificationConfig",)
+_UNLISTED_KINDS = ("ImageVerificationConfig", *(kind for kind, since in rules.SINCE.items() if since >= (1, 14)))
 _INSTEAD = {
     "machine.systemd": "there is no systemd; a service comes as a system extension in the image, with an ExtensionServiceConfig document",
     "machine.kubelet.registerWithTaints": "it belongs into machine.kubelet.extraConfig, and the pool's taints are written there anyway",
@@ -81,6 +82,9 @@ def check(
         for fault in faults(document):
             _classify_fault(fault, document, talos, errors, warnings)
     errors.extend(rules.stream(documents, talos))
+    runtime = containerd_rules(documents, talos)
+    errors.extend(runtime.errors)
+    warnings.extend(runtime.warnings)
     config = machine_document(documents)
     if config is not None:
         for sentences in (
@@ -114,7 +118,7 @@ def _classify_fault(fault: SchemaFault, document: Document, talos: tuple[int, in
     if not where and fault.path in _DEPRECATED:
         warnings.append(f"{fault.path} is outdated: {_DEPRECATED[fault.path]}.")
     elif fault.keyword == "kind" and document.get("kind") in _UNLISTED_KINDS:
-        warnings.append(f"{document['kind']} is not in the published schema; it was not checked.")
+        warnings.append(f"{document['kind']} is not in the schema of Talos 1.13, which is used here; its fields were not checked.")
     elif fault.path == "machine.acceptedCAs" or fault.path == "cluster.acceptedCAs":
         return  # a list in truth; the schema describes one entry of it
     elif _LOG_ENDPOINT.fullmatch(fault.path) and re.search(r" and is text\.$", fault.text):
