@@ -8,8 +8,9 @@ DOCUMENTATION = r"""
 module: device_plugin
 short_description: Install NVIDIA's device plugin, so that nodes show their GPUs
 description:
-  - Applies the stand-alone device plugin to the cluster with server-side apply, waits until it is ready on its nodes, and checks that each
-    node shows its GPUs times replicas. With O(render_to) it writes the same objects into a folder for C(kubectl apply -k).
+  - Applies the device plugin to the cluster with server-side apply, alone or by the GPU Operator (O(profile)), waits until it is ready on its
+    nodes, and checks that each node shows its GPUs times replicas. With O(render_to) it writes the same objects into a folder for
+    C(kubectl apply -k).
   - Use the kubeconfig of an administrator. The namespace C(gpu-device-plugin) is labelled for the pod security level C(privileged), because
     a device plugin mounts a folder of the host.
   - Refuses to install a second device plugin beside that of a GPU Operator or of another DaemonSet, and prints how to move.
@@ -18,6 +19,17 @@ version_added: 0.2.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 options:
+  profile:
+    description:
+      - V(standalone) installs the device plugin alone.
+      - V(operator) installs NVIDIA's GPU Operator with C(helm), with the driver and the container toolkit switched off, because the image of
+        Talos has both. Use it on Talos 1.13 and newer.
+      - V(auto) keeps a stand-alone plugin that is installed. Without one it is V(operator) where all nodes run Talos 1.13 or newer
+        (or O(talos_version) says so), else V(standalone).
+      - Neither is installed beside the other.
+    type: str
+    choices: [auto, standalone, operator]
+    default: auto
   replicas:
     description:
       - How many pods share each GPU by time slicing. V(1) is a whole GPU for each pod.
@@ -76,9 +88,30 @@ options:
   talos_version:
     description:
       - Release of Talos on the GPU nodes, such as V(1.13.9). From 1.13 the plugin gets the path of the CDI hook in Talos's extension.
+      - Without it the oldest release of the cluster's nodes, where all of them run Talos.
     type: str
+  operator_values:
+    description: Values of the GPU Operator chart that are added to those for Talos, and win. Only with the profile V(operator).
+    type: dict
+    default: {}
+  operator_chart:
+    description: Name, path or C(oci://) reference of the chart.
+    type: str
+    default: gpu-operator
+  operator_repository:
+    description: Repository of the chart; empty where O(operator_chart) is a path or reference.
+    type: str
+    default: https://helm.ngc.nvidia.com/nvidia
+  operator_version:
+    description: Version of the chart.
+    type: str
+    default: v26.7.0
+  helm:
+    description: Name or path of the program.
+    type: str
+    default: helm
   image:
-    description: Image of the device plugin.
+    description: Image of the stand-alone device plugin.
     type: str
     default: nvcr.io/nvidia/k8s-device-plugin:v0.20.0
   metrics_service:
@@ -139,6 +172,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Whole GPUs, and a quarter of one for each pod on nodes with the label nvidia.com/device-plugin.config=quarters
   tgp.gpu.device_plugin:
+    profile: standalone
     documents: [examples/demo]
     configs: {quarters: 4}
     force: true # beside another device plugin
@@ -156,6 +190,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+profile:
+  description: V(standalone) or V(operator).
+  type: str
+  returned: always
 objects:
   description: The objects of the device plugin. Empty with O(render_to).
   type: list
@@ -206,6 +244,7 @@ files:
 """
 
 from ..module_utils.core.task import Task, main
+from ..module_utils.device_plugin.gpu_operator import AUTO, CHART, OPERATOR, REPOSITORY, STANDALONE, VERSION
 from ..module_utils.device_plugin.install import install_device_plugin
 from ..module_utils.device_plugin.manifests import IMAGE
 from ..module_utils.device_plugin.power_limits import IMAGE as POWER_LIMIT_IMAGE
@@ -213,6 +252,7 @@ from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 
 SPEC = dict(
     argument_spec=dict(
+        profile=dict(type="str", choices=[AUTO, STANDALONE, OPERATOR], default=AUTO),
         replicas=dict(type="int"),
         config=dict(type="raw"),
         configs=dict(type="dict", default={}),
@@ -231,6 +271,11 @@ SPEC = dict(
             ),
         ),
         talos_version=dict(type="str"),
+        operator_values=dict(type="dict", default={}),
+        operator_chart=dict(type="str", default=CHART),
+        operator_repository=dict(type="str", default=REPOSITORY),
+        operator_version=dict(type="str", default=VERSION),
+        helm=dict(type="str", default="helm"),
         image=dict(type="str", default=IMAGE),
         metrics_service=dict(type="bool", default=True),
         power_limits=dict(

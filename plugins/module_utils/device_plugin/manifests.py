@@ -51,14 +51,15 @@ _HOOK = "/usr/local/bin/nvidia-cdi-hook"  # of Talos's extension; the plugin's d
 
 @dataclasses.dataclass(frozen=True)
 class PluginOptions:
-    """What to install. ``configs``: the default one first. ``talos``: its release, None = not known or no Talos.
-    ``power_limits``: None = no GPU is limited."""
+    """What to install. ``configs``: the default one first. ``talos``: its release as it was given, None = it was
+    not. ``talos_seen``: the oldest one on the cluster's nodes, where all have one. ``power_limits``: None = no GPU is limited."""
 
     configs: tuple[PluginConfig, ...]
     image: str = IMAGE
     selector: t.Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(SELECTED))
     tolerations: tuple[Toleration, ...] = TOLERATED
     talos: tuple[int, int] | None = None
+    talos_seen: tuple[int, int] | None = None
     metrics: bool = True
     power_limits: PowerLimits | None = None
 
@@ -76,6 +77,17 @@ def plugin_objects(options: PluginOptions) -> list[Json]:
     if options.power_limits is not None:
         objects += power_limit_objects(options.power_limits)
     return [with_hash(one) for one in objects]
+
+
+def power_objects(options: PluginOptions) -> list[Json]:
+    """The same for the power limits alone, where another plugin serves the nodes; empty without limits."""
+    if options.power_limits is None:
+        return []
+    return [with_hash(one) for one in (_namespace(), *power_limit_objects(options.power_limits))]
+
+
+def tolerations_of(options: PluginOptions) -> list[Json]:
+    return [toleration_object(one) for one in options.tolerations]
 
 
 def daemon_set_name(key: str) -> str:
@@ -168,7 +180,7 @@ def _pod(options: PluginOptions, config: PluginConfig) -> Json:
         "enableServiceLinks": False,
         "securityContext": {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}},
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(options, config)}},
-        "tolerations": [toleration_object(one) for one in options.tolerations],
+        "tolerations": tolerations_of(options),
         "containers": [container],
         "volumes": volumes,
     }
@@ -196,7 +208,9 @@ def _environment(options: PluginOptions, config: PluginConfig) -> dict[str, str]
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
     }
-    if options.talos is not None and options.talos >= (1, 13):
+    # what the first nodes run, which may join later, must not change a plugin that does not use the hook
+    talos = options.talos or (options.talos_seen if config.cdi else None)
+    if talos is not None and talos >= (1, 13):
         found["NVIDIA_CDI_HOOK_PATH"] = _HOOK
     if config.mig != "none":
         found["NVIDIA_MIG_MONITOR_DEVICES"] = "all"

@@ -10,9 +10,9 @@ import typing as t
 
 from ..core.errors import NotFound
 from ..kube.client import Json, Kube
-from ..kube.nodes import DAEMON_SETS
-from ..model.labels import MANAGED_BY_LABEL
-from .manifests import MANAGER, NAME, NAMESPACE
+from ..model.labels import APP_NAME_LABEL, MANAGED_BY_LABEL
+from .manifests import MANAGER, NAME, NAMESPACE, RUNTIME_CLASS
+from .power_limits import NAME as POWER_LIMITS
 
 _POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 _NOT_ADVERTISING = ("feature-discovery", "mps-control", "config-manager")
@@ -25,13 +25,40 @@ class Neighbour(t.NamedTuple):
     move: str
 
 
-def read_neighbours(kube: Kube) -> list[Neighbour]:
-    """Those of the cluster: GPU Operators with their device plugin on, and DaemonSets that are not ours."""
+def neighbours_of(kube: Kube, daemon_sets: t.Sequence[Json]) -> list[Neighbour]:
+    """Those of the stand-alone plugin: GPU Operators with their device plugin on, and DaemonSets that are not ours."""
     try:
         policies = kube.list(_POLICIES)
     except NotFound:  # no GPU Operator: the kind is not served
         policies = []
-    return [*_operators(policies), *_daemon_sets(kube.list(DAEMON_SETS))]
+    return [*_operators(policies), *_daemon_sets(daemon_sets)]
+
+
+def others_than_operator(daemon_sets: t.Sequence[Json]) -> list[Neighbour]:
+    """Those of a GPU Operator: our stand-alone plugin, and DaemonSets of others."""
+    own = [one for one in daemon_sets if is_standalone(one)]
+    return [*([_STANDALONE] if own else []), *_daemon_sets(daemon_sets)]
+
+
+def is_standalone(daemon_set: Json) -> bool:
+    """Whether it is a DaemonSet of the stand-alone plugin that we install."""
+    meta = daemon_set["metadata"]
+    ours = (meta.get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER
+    return bool(ours and meta["namespace"] == NAMESPACE and meta["name"].startswith(NAME))
+
+
+def is_power_limit(daemon_set: Json) -> bool:
+    """Whether it is the DaemonSet of the power limits that we install."""
+    meta = daemon_set["metadata"]
+    ours = (meta.get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER
+    return bool(ours and meta["namespace"] == NAMESPACE and meta["name"] == POWER_LIMITS)
+
+
+_STANDALONE = Neighbour(
+    f"the stand-alone device plugin in namespace {NAMESPACE}",
+    f"kubectl delete daemonset,configmap,service --namespace {NAMESPACE} --selector {APP_NAME_LABEL}={NAME} && "
+    f"kubectl delete runtimeclass {RUNTIME_CLASS}",
+)
 
 
 def _operators(policies: t.Iterable[Json]) -> t.Iterator[Neighbour]:

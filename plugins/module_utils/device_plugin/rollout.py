@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ..kube.client import Json
@@ -13,6 +14,7 @@ from ..model import Taint
 from ..model.labels import DEVICE_PLUGIN_CONFIG_LABEL, GPU_COUNT_LABEL
 from ..model.resources import NVIDIA_GPU
 from ..planner.scheduling.node_affinity import against_taints
+from ..talos.spec import minor
 from .config import DEFAULT_KEY, PluginConfig
 from .manifests import NAMESPACE, PluginOptions, daemon_set_name
 
@@ -24,6 +26,7 @@ _LOOK = {
     "ContainerCreating": "kubectl describe pod --namespace {namespace} {pod}; "
     '"no runtime for nvidia" means that the NVIDIA container toolkit is not in the node\'s image',
 }
+_TALOS = re.compile(r"Talos \((v[^)]+)\)")
 _LOOK_AT_POD = "kubectl describe pod --namespace {namespace} {pod}"
 
 
@@ -68,6 +71,14 @@ def gpu_node(raw: Json) -> GpuNode:
         _nvidia(status.get("capacity")),
         _nvidia(status.get("allocatable")),
     )
+
+
+def oldest_talos(raw_nodes: t.Iterable[Json]) -> tuple[int, int] | None:
+    """The oldest release of Talos on the nodes; None where one runs something else, or none is there."""
+    images = [str((((raw.get("status") or {}).get("nodeInfo") or {}).get("osImage")) or "") for raw in raw_nodes]
+    releases = [minor(match[1]) if (match := _TALOS.fullmatch(image)) else None for image in images]
+    known = [release for release in releases if release is not None]
+    return min(known) if known and len(known) == len(releases) else None
 
 
 def _nvidia(amounts: t.Mapping[str, t.Any] | None) -> dict[str, int]:
@@ -166,7 +177,7 @@ def _wrong(one: NodeGpus) -> str:
     return f"{sentence}: its plugin runs with another configuration, or its label {GPU_COUNT_LABEL} is wrong. Look: {logs}"
 
 
-def unhealthy(found: t.Iterable[NodeGpus]) -> list[str]:
+def unhealthy_devices(found: t.Iterable[NodeGpus]) -> list[str]:
     """Nodes of which the plugin has marked devices as unhealthy."""
     return [
         f"node {one.node}: {one.capacity - one.allocatable} of {one.capacity} {one.resource} are unhealthy; "

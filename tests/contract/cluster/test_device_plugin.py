@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import typing as t
 from pathlib import Path
 
@@ -80,9 +81,9 @@ def test_S4_07_it_is_applied_once_and_a_second_run_only_reads(run: t.Callable[..
 
 
 def test_drift_is_taken_back_and_a_field_that_is_not_wanted_any_more_goes(run: t.Callable[..., Json], cluster: Cluster) -> None:
-    run(replicas=4, talos_version="1.13.9")
+    run(replicas=4, talos_version="1.13.9", profile="standalone")
     cluster.must("PATCH", f"{SETS}/nvidia-device-plugin", {"metadata": {"labels": {"app.kubernetes.io/name": "x"}}})
-    told = run(replicas=4, talos_version="1.13.9")
+    told = run(replicas=4, talos_version="1.13.9", profile="standalone")
     assert told["failed"] and "app.kubernetes.io/name" in told["msg"] and "force=true" in told["msg"]
     changed = run(replicas=4, talos_version="1.13.9", force=True)
     assert [name for name, result in results(changed).items() if result != "unchanged"] == ["DaemonSet nvidia-device-plugin"]
@@ -167,6 +168,59 @@ def test_a_folder_needs_no_cluster(run: t.Callable[..., Json], tmp_path: Path) -
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     kinds = [yaml.safe_load((folder / name).read_text())["kind"] for name in kustomization["resources"]]
     assert kinds == ["Namespace", "RuntimeClass", "ConfigMap", "DaemonSet", "Service"]
+
+
+HELM = """#!/bin/sh
+echo "$@" >>{folder}/calls
+env >>{folder}/environment
+case "$1 $2" in
+  "list "*) [ -f {folder}/values ] && echo '[{{"chart":"gpu-operator-v26.7.0","status":"deployed"}}]' || echo '[]' ;;
+  "get values") cat {folder}/values ;;
+  "upgrade --install")
+    while [ "$1" != --values ]; do shift; done
+    {python} -c 'import json,sys,yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))' "$2" >{folder}/values ;;
+esac
+"""
+
+
+def test_profile_operator_calls_helm_when_something_differs(
+    run: t.Callable[..., Json], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for helm; NVIDIA's chart was not at hand."""
+    helm = tmp_path / "helm"
+    helm.write_text(HELM.format(folder=tmp_path, python=sys.executable))
+    helm.chmod(0o755)
+    monkeypatch.setenv("LAMBDA_API_KEY", "made-up-key")
+    cluster.node("n1", labels=GPU_NODE, gpus=8)
+    given: Json = {"profile": "operator", "replicas": 4, "helm": str(helm)}
+    assert results(run(check=True, **given))["HelmRelease gpu-operator"] == "changed" and not (tmp_path / "values").exists()
+    first = run(**given)
+    assert first["profile"] == "operator" and [one["capacity"] for one in first["nodes"]] == [8]
+    upgrades = [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("upgrade")]
+    assert len(upgrades) == 1 and "--repo https://helm.ngc.nvidia.com/nvidia --version v26.7.0" in upgrades[0]
+    assert "--namespace gpu-operator --kubeconfig" in upgrades[0] and "made-up-key" not in (tmp_path / "environment").read_text()
+    before = cluster.writes()
+    assert not run(**given)["changed"] and cluster.writes() == before
+    assert run(**given, operator_values={"nfd": {"enabled": False}})["changed"]
+
+    before = cluster.writes()
+    assert (
+        "choose profile=standalone" in run(profile="operator", replicas=2, helm="/nowhere/helm")["msg"]
+        and cluster.writes() == before
+    )
+    run(profile="standalone", replicas=4, timeout=0)
+    refused = run(**given)
+    assert refused["failed"] and "kubectl delete runtimeclass nvidia" in refused["msg"]
+    assert run(replicas=4, timeout=0)["profile"] == "standalone", "auto keeps what is installed"
+
+
+def test_the_folder_of_the_operator_has_its_values_and_a_release_for_flux(run: t.Callable[..., Json], tmp_path: Path) -> None:
+    folder = tmp_path / "operator"
+    told = run(replicas=4, talos_version="1.13.9", render_to=str(folder))
+    assert told["profile"] == "operator"
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    assert yaml.safe_load((folder / "helmrelease-gpu-operator.yaml").read_text())["spec"]["values"] == values
+    assert "values.yaml" not in (folder / "kustomization.yaml").read_text()
 
 
 def pools(**template: t.Any) -> list[Json]:

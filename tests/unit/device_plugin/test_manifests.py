@@ -171,6 +171,12 @@ def test_the_path_of_the_cdi_hook_is_that_of_talos_since_1_13(talos: tuple[int, 
     assert environment["CONFIG_FILE"] == "/etc/nvidia-device-plugin/config.yaml"
 
 
+def test_the_release_that_nodes_run_counts_where_the_hook_is_used() -> None:
+    """Nodes that join later do not change a plugin that does not use it."""
+    used = objects(VARIANTS["deviceListStrategy: cdi-annotations or cdi-cri"], talos_seen=(1, 13))
+    assert "NVIDIA_CDI_HOOK_PATH" in str(used) and "NVIDIA_CDI_HOOK_PATH" not in str(objects(talos_seen=(1, 13)))
+
+
 def test_S4_07_the_folder_names_each_file_once() -> None:
     files = kustomize_folder(objects(of_replicas(4), of_replicas(2, "a100")))
     assert [name for name in files if f"- {name}\n" not in files["kustomization.yaml"]] == ["kustomization.yaml"]

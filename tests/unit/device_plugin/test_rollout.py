@@ -18,7 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.rollout impo
     rolled_out,
     served,
     shown,
-    unhealthy,
+    unhealthy_devices,
     unknown_choices,
     wrong_numbers,
 )
@@ -100,7 +100,7 @@ def test_renamed_and_mig_resources() -> None:
 
 
 def test_unhealthy_devices_and_unknown_configurations_are_reported() -> None:
-    (sentence,) = unhealthy(shown(served(OPTIONS, [node(allocatable=4)])))
+    (sentence,) = unhealthy_devices(shown(served(OPTIONS, [node(allocatable=4)])))
     assert "4 of 8 nvidia.com/gpu are unhealthy" in sentence and "XID" in sentence
     (choice,) = unknown_choices(OPTIONS, [node(), node(**{"nvidia.com/device-plugin.config": "h100"})])
     assert "nvidia.com/device-plugin.config=h100" in choice

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Helm as a program: is the release there with these values, and if not, helm upgrade --install."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import typing as t
+
+from ..core.errors import InvalidInput, TgpError, lazy
+from ..core.task import Task
+from ..kube.client import Json
+from .gpu_operator import OPERATOR_NAMESPACE, RELEASE, Chart
+
+if t.TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy("yaml", "pyyaml")
+
+# helm's whole environment: these, and those that begin so. That of the run holds API keys, which helm has no need of.
+_KEPT = (
+    "HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "LANG", "LC_ALL", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE",
+    "TMPDIR", "USER",
+)  # fmt: skip
+_KEPT_PREFIXES = ("HELM_", "XDG_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+
+
+def install_release(task: Task, chart: Chart, values: Json) -> bool:
+    """Whether the release was, or in check mode would be, installed or upgraded."""
+    program = find_helm(task)
+    if _is_there(task, program, chart, values):
+        return False
+    if not task.check_mode:
+        _upgrade(task, program, chart, values)
+    return True
+
+
+def _is_there(task: Task, program: str, chart: Chart, values: Json) -> bool:
+    listed = json.loads(_helm(task, program, "list", "--filter", f"^{RELEASE}$", "--output", "json"))
+    deployed = bool(listed) and listed[0].get("status") == "deployed" and str(listed[0].get("chart")).endswith(f"-{chart.version}")
+    return deployed and json.loads(_helm(task, program, "get", "values", RELEASE, "--output", "json")) == values
+
+
+def _upgrade(task: Task, program: str, chart: Chart, values: Json) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", prefix="tgp-values-", encoding="utf-8") as file:
+        yaml.safe_dump(values, file)
+        file.flush()
+        where = ["--repo", chart.repository] if chart.repository else []
+        version = ["--version", chart.version]
+        wait = ["--wait", "--timeout", f"{max(task.params['timeout'], 1)}s"] if task.params["timeout"] > 0 else []
+        _helm(task, program, "upgrade", "--install", RELEASE, chart.name, *where, *version, "--values", file.name, *wait)
+
+
+def find_helm(task: Task) -> str:
+    """The path of the program. InvalidInput says what else there is."""
+    found = shutil.which(task.params["helm"])
+    if found is None:
+        raise InvalidInput(
+            f"The profile operator needs helm, and {task.params['helm']} is not found.",
+            remedy=f"Install helm or give its path with {task.called('helm')}; or write a folder for Flux with "
+            f"{task.called('render_to')}; or choose {task.called('profile')}=standalone.",
+        )
+    return found
+
+
+def _helm(task: Task, program: str, *words: str) -> str:
+    """Its output. TgpError with what it said."""
+    cluster = [
+        word
+        for option, flag in (("kubeconfig", "--kubeconfig"), ("context", "--kube-context"))
+        if task.params.get(option)
+        for word in (flag, task.params[option])
+    ]
+    environment = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    command = [program, *words, "--namespace", OPERATOR_NAMESPACE, *cluster]
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=task.params["timeout"] + 120,
+        check=False,
+    )
+    if done.returncode:
+        raise TgpError(f"helm {words[0]} failed with exit status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
