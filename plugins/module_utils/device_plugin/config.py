@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import re
 import typing as t
 
@@ -50,12 +51,17 @@ class PluginConfig:
 
     @property
     def text(self) -> str:
-        return t.cast(str, yaml.safe_dump(self.content, sort_keys=False))
+        return to_yaml(self.content)
 
     def advertised(self, gpus: int) -> tuple[str, int]:
         """The name and number of the resource that a node with so many whole GPUs offers."""
         replicas = self.replicas.get(NVIDIA_GPU, 1)
         return SHARED_GPU if self.renamed and replicas > 1 else NVIDIA_GPU, gpus * replicas
+
+
+def to_yaml(document: Json) -> str:
+    """A document that may hold Ansible's own types of text and numbers, which YAML does not know, as text."""
+    return t.cast(str, yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False))
 
 
 def of_replicas(replicas: int, key: str = DEFAULT_KEY, *, renamed: bool = False) -> PluginConfig:

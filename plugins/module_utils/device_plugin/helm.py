@@ -10,17 +10,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-import typing as t
 
-from ..core.errors import InvalidInput, TgpError, lazy
+from ..core.errors import InvalidInput, TgpError
 from ..core.task import Task
 from ..kube.client import Json
+from .config import to_yaml
 from .gpu_operator import OPERATOR_NAMESPACE, RELEASE, Chart
-
-if t.TYPE_CHECKING:
-    import yaml
-else:
-    yaml = lazy("yaml", "pyyaml")
 
 # helm's whole environment: these, and those that begin so. That of the run holds API keys, which helm has no need of.
 _KEPT = (
@@ -48,7 +43,7 @@ def _is_there(task: Task, program: str, chart: Chart, values: Json) -> bool:
 
 def _upgrade(task: Task, program: str, chart: Chart, values: Json) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", prefix="tgp-values-", encoding="utf-8") as file:
-        yaml.safe_dump(values, file)
+        file.write(to_yaml(values))
         file.flush()
         where = ["--repo", chart.repository] if chart.repository else []
         version = ["--version", chart.version]

@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 from pathlib import Path
 
-from ..core.errors import Conflict, InvalidInput, TimedOut, lazy
+from ..core.errors import Conflict, InvalidInput, TimedOut
 from ..core.task import Task
 from ..kube.auth.credentials import connect
 from ..kube.client import Json, Kube
@@ -21,6 +21,7 @@ from ..model import Pool
 from ..model.labels import APP_NAME_LABEL, MANAGED_BY_LABEL
 from ..observe.documents import load
 from ..operations.write_files import NewFile, write_files
+from .config import to_yaml
 from .gpu_operator import (
     OPERATOR,
     OPERATOR_NAMESPACE,
@@ -50,11 +51,6 @@ from .rollout import (
     unknown_choices,
     wrong_numbers,
 )
-
-if t.TYPE_CHECKING:
-    import yaml
-else:
-    yaml = lazy("yaml", "pyyaml")
 
 _DAEMON_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -93,7 +89,7 @@ def _render(task: Task, options: PluginOptions) -> dict[str, t.Any]:
     if profile == OPERATOR:
         own = task.params["operator_values"]
         files = kustomize_folder(flux_objects(options, _chart(task), own))
-        files["values.yaml"] = yaml.safe_dump(operator_values(options, own), sort_keys=False)
+        files["values.yaml"] = to_yaml(operator_values(options, own))
     else:
         files = kustomize_folder(plugin_objects(options))
     written = write_files(task, {folder / name: NewFile(text.encode()) for name, text in files.items()})

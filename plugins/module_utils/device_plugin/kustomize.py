@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ..core.errors import lazy
@@ -25,7 +26,8 @@ def kustomize_folder(objects: t.Sequence[Json]) -> dict[str, str]:
 
 
 def _text(document: Json) -> str:
-    return "---\n" + t.cast(str, yaml.dump(document, Dumper=_dumper(), sort_keys=False))
+    plain = json.loads(json.dumps(document))  # without Ansible's own types of text and numbers, which YAML does not know
+    return "---\n" + t.cast(str, yaml.dump(plain, Dumper=_dumper(), sort_keys=False))
 
 
 def _dumper() -> t.Any:

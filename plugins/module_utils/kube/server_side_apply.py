@@ -92,6 +92,7 @@ def _apply(kube: Kube, path: str, body: Json, *, force: bool, dry_run: bool) -> 
 def with_hash(body: Json) -> Json:
     """The object with a hash of itself among its annotations, which changes when a field is left out, too."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    body = json.loads(json.dumps(body))  # without Ansible's own types of text and numbers, which YAML does not know
     meta = body["metadata"]
     return {**body, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), MANIFEST_HASH_ANNOTATION: digest}}}
 

@@ -177,6 +177,16 @@ def test_the_release_that_nodes_run_counts_where_the_hook_is_used() -> None:
     assert "NVIDIA_CDI_HOOK_PATH" in str(used) and "NVIDIA_CDI_HOOK_PATH" not in str(objects(talos_seen=(1, 13)))
 
 
+def test_ansible_s_own_types_become_plain_text() -> None:
+    """Numbers and texts of a playbook are subclasses, which YAML cannot represent."""
+    number, text = type("TaggedInt", (int,), {}), type("TaggedStr", (str,), {})
+    files = kustomize_folder(objects(of_replicas(number(4)), selector={text("gpu"): text("yes")}))
+    assert (
+        "replicas: 4" in files["configmap-nvidia-device-plugin-config.yaml"]
+        and "'yes'" in files["daemonset-nvidia-device-plugin.yaml"]
+    )
+
+
 def test_S4_07_the_folder_names_each_file_once() -> None:
     files = kustomize_folder(objects(of_replicas(4), of_replicas(2, "a100")))
     assert [name for name in files if f"- {name}\n" not in files["kustomization.yaml"]] == ["kustomization.yaml"]
