@@ -14,7 +14,7 @@ from ..model import Taint
 from ..model.labels import DEVICE_PLUGIN_CONFIG_LABEL, GPU_COUNT_LABEL
 from ..model.resources import NVIDIA_GPU
 from ..planner.scheduling.node_affinity import against_taints
-from ..talos.spec import minor
+from ..talos.releases.tables import minor
 from .config import DEFAULT_KEY, PluginConfig
 from .manifests import NAMESPACE, PluginOptions, daemon_set_name
 
