@@ -99,7 +99,7 @@ class Kubelet:
         return next(one for one in reversed(self.ran) if one.name == name)
 
     def _watch(self) -> None:
-        begun: set[str] = set()
+        begun = {pod["metadata"]["uid"] for pod in self._plane.get(_PODS)["items"]}  # of a release before
         while not self._stop.wait(0.2):
             there = {pod["metadata"]["uid"]: pod for pod in self._plane.get(_PODS)["items"]}
             for uid, pod in there.items():
