@@ -127,6 +127,8 @@ def probe_status_is_structured(kube: httpx.Client, space: str) -> None:
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
+    shown = ok(kube.get(path.removesuffix("/status")))["status"]
+    assert [(one["status"], one["reason"]) for one in shown["conditions"]] == [("Unknown", "Pending")], "until a run writes it"
     status = {"observedGeneration": 1, "ready": 1, "hourlyCost": "1.50", "colour": "red", "conditions": [condition]}
     written = ok(kube.patch(path, json={"status": status}, headers=MERGE))
     assert written["status"] == {key: value for key, value in status.items() if key != "colour"}
