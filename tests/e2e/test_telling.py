@@ -160,6 +160,8 @@ def test_a_summary_is_written_however_a_playbook_ends(shared: Sandbox, tmp_path:
     looked = summary_of(shared, "status", 0, file)
     assert looked["cluster_id"] and looked["cost"]["cost_hour_now"] and looked["spending"]
     assert {one["status"] for one in summary_of(shared, "validate", 0, file)["checks"]} <= {"ok", "warn"}
+    released = summary_of(shared, "release", 0, file, extra_vars={"force": True}, check=True)
+    assert [one["step"] for one in released["steps"]] == ["fleet_release"] and released["check"]
     refused = summary_of(shared, "provision", 2, file, extra_vars={"pool": "no-such-pool"})
     assert "no-such-pool" in refused["error"]["message"] and refused["exit_code"] == 2
     mistyped = summary_of(shared, "reap", 2, file, extra_vars={"tgp_documets": "x"})

@@ -34,6 +34,16 @@ def unsafe_uses(role: Path) -> t.Iterator[str]:
                     yield f"{file.relative_to(ROOT)}:{number}: {name} needs | {wanted}"
 
 
+def test_playbooks_that_take_a_summary_hand_it_on_and_are_named_in_the_reference() -> None:
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "playbooks").glob("*.yml")}
+    taking = {name for name, text in texts.items() if re.search(r"tgp_variables: \[[^]]*\bsummary\b", text)}
+    assert {name for name in taking if "'summary': tgp_given.summary | default('')" not in texts[name]} == set()
+    section = (ROOT / "docs" / "reference" / "events.md").read_text(encoding="utf-8").partition("### The summary of a run")[2]
+    named, rejecting = section.partition("```\n")[2].partition("The file is")[0].split("The other playbooks")
+    assert set(re.findall(r"`(\w+)`", named)) == taking
+    assert {"prices", "join_kubelet", "takeover"} <= set(re.findall(r"`(\w+)`", rejecting)) - taking
+
+
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_options_of_roles_may_be_given_as_text(role: Path) -> None:
     assert list(unsafe_uses(role)) == []

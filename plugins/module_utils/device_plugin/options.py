@@ -45,9 +45,9 @@ def plugin_options(task: Task, pools: t.Sequence[Pool]) -> PluginOptions:
         params["image"],
         _selector(params["node_selector"]),
         tolerations,
-        _release(task),
-        params["metrics_service"],
-        _power_limits(task, tolerations),
+        talos=_release(task),
+        metrics=params["metrics_service"],
+        power_limits=_power_limits(task, tolerations),
     )
 
 
