@@ -17,10 +17,18 @@ from ...kube.nodes import PATH as NODES
 from ...kube.pods import PATH as PODS
 from ...kube.pods import is_gpu, placement_of, pod_path, reducer, whole
 from ...model import Claim, Node, Pod
-from ...model.labels import GPU_COUNT_LABEL, GPU_PRESENT_LABEL, GPU_TEST_LABEL, GPU_TYPE_LABEL, NODEPOOL_LABEL, PROVISIONED_LABEL
+from ...model.labels import (
+    APP_NAME_LABEL,
+    GPU_COUNT_LABEL,
+    GPU_PRESENT_LABEL,
+    GPU_TEST_LABEL,
+    GPU_TYPE_LABEL,
+    NODEPOOL_LABEL,
+    PROVISIONED_LABEL,
+)
 from ...observe.context import Context
 from ...talos.images.nvidia import mismatches, needs_fabric_manager
-from ..gpus.facts import ClusterGpus, DaemonPod, GpuDaemon, GpuNode, PendingPod
+from ..gpus.facts import ClusterGpus, DaemonPod, GpuDaemon, GpuNodeFacts, PendingPod
 from ..gpus.node_checks import CDI_GEN, SOCKETS
 from .node import events_of_pod, waiting_of
 from .plugin_config import read_config
@@ -43,7 +51,7 @@ class Subject:
     pool: str = ""
     pod: tuple[str, str] | None = None
 
-    def has(self, node: GpuNode) -> bool:
+    def has(self, node: GpuNodeFacts) -> bool:
         if self.node:
             return node.node.name == self.node
         return not self.pool or self.pool in (node.pool, node.pool.partition("/")[2])
@@ -118,7 +126,7 @@ class GpuCollector:
 
         return self._kube.collect(NODES, reduce)[0]
 
-    def _gpu_nodes(self, nodes: t.Iterable[tuple[Node, dict[str, int]]], claims: t.Iterable[Claim]) -> list[GpuNode]:
+    def _gpu_nodes(self, nodes: t.Iterable[tuple[Node, dict[str, int]]], claims: t.Iterable[Claim]) -> list[GpuNodeFacts]:
         by_node = {claim.node_name or claim.name: claim for claim in claims}
         found = []
         for node, capacity in nodes:
@@ -128,7 +136,7 @@ class GpuCollector:
                 found.append(_gpu_node(node, capacity, claim))
         return sorted(found, key=lambda one: one.node.name)
 
-    def _of_subject(self, nodes: list[GpuNode], pods: t.Sequence[_RawPod]) -> list[GpuNode]:
+    def _of_subject(self, nodes: list[GpuNodeFacts], pods: t.Sequence[_RawPod]) -> list[GpuNodeFacts]:
         """Those that are asked about; of a pod its node, or where it has none all nodes."""
         subject = self._subject
         if subject.pod is not None:
@@ -136,7 +144,7 @@ class GpuCollector:
             return [node for node in nodes if not bound or node.node.name == bound]
         return [node for node in nodes if subject.has(node)]
 
-    def _system(self, node: GpuNode) -> tuple[t.Any, str]:
+    def _system(self, node: GpuNodeFacts) -> tuple[t.Any, str]:
         if not node.talos:
             return None, "it does not run Talos, and has no API for this: read nvidia-smi and lsmod on it (or tgp_deep=true)"
         if self._talos is None:
@@ -170,7 +178,7 @@ class GpuCollector:
         return self._kube.collect(PODS, lambda raw: _pod(parse_pod(raw), raw))[0]
 
     def _pods_of(
-        self, daemons: t.Iterable[GpuDaemon], pods: t.Iterable[_RawPod], nodes: t.Iterable[GpuNode]
+        self, daemons: t.Iterable[GpuDaemon], pods: t.Iterable[_RawPod], nodes: t.Iterable[GpuNodeFacts]
     ) -> list[tuple[GpuDaemon, _RawPod]]:
         known = {(daemon.namespace, daemon.name): daemon for daemon in daemons}
         names = {node.node.name for node in nodes}
@@ -201,7 +209,7 @@ class GpuCollector:
 
     # ---- pods that wait
 
-    def _waiting(self, pods: t.Iterable[_RawPod], nodes: t.Sequence[GpuNode]) -> list[_RawPod]:
+    def _waiting(self, pods: t.Iterable[_RawPod], nodes: t.Sequence[GpuNodeFacts]) -> list[_RawPod]:
         subject, names = self._subject, {node.node.name for node in nodes}
         found = []
         for raw in pods:
@@ -213,7 +221,7 @@ class GpuCollector:
                 found.append(raw)
         return found[:_MOST_PENDING]
 
-    def _may_want(self, raw: _RawPod, nodes: t.Sequence[GpuNode]) -> bool:
+    def _may_want(self, raw: _RawPod, nodes: t.Sequence[GpuNodeFacts]) -> bool:
         """Whether a pod without a node may be one for the pool that is asked about."""
         if raw.record.node:
             return False
@@ -241,13 +249,13 @@ def _used(pods: t.Iterable[_RawPod]) -> dict[str, dict[str, int]]:
     return used
 
 
-def _gpu_node(node: Node, capacity: t.Mapping[str, int], claim: Claim | None) -> GpuNode:
+def _gpu_node(node: Node, capacity: t.Mapping[str, int], claim: Claim | None) -> GpuNodeFacts:
     extensions = {key.removeprefix(_EXTENSIONS): value for key, value in node.labels.items() if key.startswith(_EXTENSIONS)}
     count = node.labels.get(GPU_COUNT_LABEL, "")
     gpus = claim.expected_gpus if claim is not None else int(count) if count.isdigit() else None
     model = claim.offer.model if claim is not None else node.labels.get(GPU_TYPE_LABEL, "")
     release = node.os_image.partition("(")[2].rstrip(")")
-    return GpuNode(
+    return GpuNodeFacts(
         node,
         capacity,
         gpus=gpus,
@@ -263,7 +271,7 @@ def _gpu_node(node: Node, capacity: t.Mapping[str, int], claim: Claim | None) ->
 def _daemon(raw: Json) -> GpuDaemon | None:
     meta, template = raw["metadata"], raw["spec"]["template"]
     labels, spec = template["metadata"].get("labels") or {}, template["spec"]
-    power = _POWER in (meta["name"], labels.get("app.kubernetes.io/name"))
+    power = _POWER in (meta["name"], labels.get(APP_NAME_LABEL))
     if not power and device_plugin_of(raw) is None:
         return None
     volumes = [volume["configMap"].get("name", "") for volume in spec.get("volumes") or () if volume.get("configMap")]

@@ -10,7 +10,7 @@ import typing as t
 from ...core.errors import lazy
 from ...kube.client import Json, Kube
 from ...model.resources import NVIDIA_GPU
-from ..gpus.facts import GpuDaemon, PluginConfig, SharingConfig
+from ..gpus.facts import GpuDaemon, PluginConfigMap, SharingConfig
 
 if t.TYPE_CHECKING:
     import yaml
@@ -20,7 +20,7 @@ else:
 _DEFAULT = "config.yaml"
 
 
-def read_config(kube: Kube, daemons: t.Iterable[GpuDaemon]) -> PluginConfig | None:
+def read_config(kube: Kube, daemons: t.Iterable[GpuDaemon]) -> PluginConfigMap | None:
     """That of the first plugin that names one; None when no plugin does, or it does not exist."""
     for daemon in daemons:
         if daemon.kind == "plugin" and daemon.config_map:
@@ -29,12 +29,12 @@ def read_config(kube: Kube, daemons: t.Iterable[GpuDaemon]) -> PluginConfig | No
     return None
 
 
-def config_of(name: str, raw: Json) -> PluginConfig:
+def config_of(name: str, raw: Json) -> PluginConfigMap:
     """All keys; the default is config.yaml, or the only one there is."""
     data: dict[str, str] = raw.get("data") or {}
     keys = {key: sharing_of(text) for key, text in data.items()}
     default = _DEFAULT if _DEFAULT in keys else "default" if "default" in keys else next(iter(keys), "")
-    return PluginConfig(name, keys, default)
+    return PluginConfigMap(name, keys, default)
 
 
 def sharing_of(text: str) -> SharingConfig:
@@ -57,5 +57,5 @@ def sharing_of(text: str) -> SharingConfig:
         return SharingConfig(problem="sharing.timeSlicing.resources is not a list of name and replicas")
     replicas = next((entry.get("replicas") for entry in resources if entry.get("name") == NVIDIA_GPU), 1)
     if not isinstance(replicas, int) or replicas < 1:
-        return SharingConfig(problem=f"replicas is {replicas!r}; it must be a whole number from 2")
+        return SharingConfig(problem=f"its number of replicas is {replicas!r}; it must be a whole number from 2")
     return SharingConfig(replicas, bool(kind.get("failRequestsGreaterThanOne")))

@@ -61,7 +61,7 @@ class NodeSystem:
 
 
 @dataclasses.dataclass(frozen=True)
-class GpuNode:
+class GpuNodeFacts:
     """A node that has GPUs, or was rented with them. ``gpus`` and ``model`` are those of the machine, None and "" where they are unknown.
 
     ``extensions`` maps the Talos extensions in its image to their versions. ``wrong_driver``: why its image cannot drive its GPUs.
@@ -135,7 +135,7 @@ class SharingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class PluginConfig:
+class PluginConfigMap:
     """The ConfigMap by its keys; ``default`` is the key for nodes that name none."""
 
     name: str
@@ -188,11 +188,11 @@ class ClusterGpus:
     ``objects``: what is in the namespaces of the plugins, None when that was not asked for.
     ``all_nodes`` and ``used`` (GPUs that pods hold, by node) are of the whole cluster, whatever was asked about."""
 
-    nodes: tuple[GpuNode, ...] = ()
+    nodes: tuple[GpuNodeFacts, ...] = ()
     daemons: tuple[GpuDaemon, ...] | None = None
     pods: tuple[DaemonPod, ...] | None = None
     runtime_classes: t.Mapping[str, str] | None = None
-    config: PluginConfig | None = None
+    config: PluginConfigMap | None = None
     pending: tuple[PendingPod, ...] | None = None
     tests: tuple[GpuTestRun, ...] | None = None
     objects: tuple[str, ...] | None = None

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ...planner.scheduling.node_affinity import against_labels, against_taints
-from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNode, NodeSystem, whole_gpus
+from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, NodeSystem, whole_gpus
 from .log_meanings import CDI, PLUGIN, POWER, REGISTERED, meaning_of, says
 
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
@@ -23,7 +23,7 @@ _NEW_IMAGE = (
 )
 
 
-def node_checks(node: GpuNode, cluster: ClusterGpus) -> t.Iterator[GpuCheck]:
+def node_checks(node: GpuNodeFacts, cluster: ClusterGpus) -> t.Iterator[GpuCheck]:
     """All checks of one node, in the order in which one depends on the other."""
     for rule in (_node, _extensions, _driver, _services, _cdi, _plugin, _sockets, _gpus, _power):
         check = rule(node, cluster)
@@ -31,11 +31,11 @@ def node_checks(node: GpuNode, cluster: ClusterGpus) -> t.Iterator[GpuCheck]:
             yield check
 
 
-def _row(node: GpuNode, check: str, state: str, seen: str, remedy: str = "", code: str = "") -> GpuCheck:
+def _row(node: GpuNodeFacts, check: str, state: str, seen: str, remedy: str = "", code: str = "") -> GpuCheck:
     return GpuCheck(f"node {node.node.name}", check, state, seen, remedy, code)
 
 
-def _node(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck:
+def _node(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck:
     record = node.node
     if record.ready:
         if record.unschedulable:
@@ -48,7 +48,7 @@ def _node(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck:
     )
 
 
-def _extensions(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
+def _extensions(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
     """Only Talos has them: its Node carries a label for each."""
     if not node.talos:
         return None
@@ -80,7 +80,7 @@ def _extensions(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
     return _row(node, "extensions", OK, listed)
 
 
-def _driver(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck:
+def _driver(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck:
     system = node.system
     if system is None:
         return _row(node, "driver", UNKNOWN, node.unasked or "the node was not asked")
@@ -111,12 +111,12 @@ def _driver(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck:
     return _row(node, "driver", OK, f"{system.driver}, {len(MODULES)} modules loaded")
 
 
-def _branch_versions(node: GpuNode) -> set[str]:
+def _branch_versions(node: GpuNodeFacts) -> set[str]:
     """Driver versions of the libraries in the image: the toolkit's extension is <driver>-<toolkit>."""
     return {version.partition("-")[0] for name, version in node.extensions.items() if _TOOLKIT.fullmatch(name) and version}
 
 
-def _services(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
+def _services(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
     if not node.talos or node.system is None:
         return None
     services = node.system.services
@@ -141,7 +141,7 @@ def _services(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
     return _row(node, "services", OK, f"{PERSISTENCED} Running" + (f", {FABRIC_MANAGER} Running" if fabric else ""))
 
 
-def _cdi(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
+def _cdi(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
     if not node.talos or node.system is None or node.system.services is None:
         return None
     service = node.system.services.get(CDI_GEN)
@@ -168,7 +168,7 @@ def _cdi(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
 # ---- what runs on it
 
 
-def _plugin(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
+def _plugin(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
     if cluster.daemons is None:
         return _row(node, "device plugin", UNKNOWN, cluster.why_unread("DaemonSets"))
     plugins = [daemon for daemon in cluster.daemons if daemon.kind == "plugin"]
@@ -190,7 +190,7 @@ def _plugin(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
     return _plugin_pod(node, next((pod for pod in here if not pod.ready), here[0]))
 
 
-def _not_scheduled(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
+def _not_scheduled(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
     reasons = []
     for daemon in cluster.daemons or ():
         if daemon.kind == "plugin":
@@ -206,7 +206,7 @@ def _not_scheduled(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
     return _row(node, "device plugin", NO, f"no pod of it on this node: {'; '.join(reasons)}", remedy, "plugin_not_scheduled")
 
 
-def _plugin_pod(node: GpuNode, pod: DaemonPod) -> GpuCheck:
+def _plugin_pod(node: GpuNodeFacts, pod: DaemonPod) -> GpuCheck:
     if re.search(r'no runtime for "nvidia"', pod.trouble):
         return _row(
             node, "device plugin", NO, f"{pod.name}: {pod.trouble}",
@@ -234,7 +234,7 @@ def _plugin_pod(node: GpuNode, pod: DaemonPod) -> GpuCheck:
     return _row(node, "device plugin", OK, f"{pod.name} is ready and registered")
 
 
-def _sockets(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
+def _sockets(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
     """Only on request, and only Talos can be asked."""
     if node.system is None:
         return None
@@ -252,7 +252,7 @@ def _sockets(node: GpuNode, _cluster: ClusterGpus) -> GpuCheck | None:
     return _row(node, "plugin socket", OK, f"{SOCKETS}: {listed}")
 
 
-def _gpus(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
+def _gpus(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
     shown, capacity = node.shown, whole_gpus(node.capacity)
     sharing = cluster.sharing_of(node.node)
     each = f" × {sharing.replicas} slices" if sharing.replicas > 1 else ""
@@ -292,7 +292,7 @@ def _gpus(node: GpuNode, cluster: ClusterGpus) -> GpuCheck:
     )  # fmt: skip
 
 
-def _power(node: GpuNode, cluster: ClusterGpus) -> GpuCheck | None:
+def _power(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck | None:
     """Only where a DaemonSet limits power."""
     daemons = [daemon for daemon in cluster.daemons or () if daemon.kind == "power"]
     if not daemons or cluster.pods is None:
