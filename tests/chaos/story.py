@@ -97,9 +97,14 @@ class Story:
         return "\n".join([f"ground {self.ground} seed {self.seed}", *self.lines]) + "\n"
 
     def play(
-        self, say: t.Callable[[str], None] = lambda _line: None, *, sabotage: t.Callable[[Stage], None] = lambda _stage: None
+        self,
+        say: t.Callable[[str], None] = lambda _line: None,
+        *,
+        sabotage: t.Callable[[Stage], None] = lambda _stage: None,
+        to_rest: bool = True,
     ) -> Sum:
-        """Play it; Violated when something was broken on the way or at the end. ``sabotage`` may break the world first."""
+        """Play it; Violated when something was broken on the way or at the end. ``sabotage`` may break the world first. Not ``to_rest``: it
+        ends with its last line, so there is no bill."""
         limits = limits_of(f"{self.ground} {self.seed}", self.lines)
         begin_generation(kept=2)  # the secrets of stories long past need not be looked for
         loom = Loom(f"{self.ground} {self.seed}")
@@ -113,8 +118,10 @@ class Story:
                         say(f"{stage.clock.now():%d %H:%M:%S}  {one.run.name} {one.order.playbook}: {one.end} {one.error}")
                     self._whole(stage, f"line {number}: {line}")
                 blind = bool(stage.strikes or stage.kills)
-                stage.well_again()
-                bill, ours = endings.settle(stage, blind=blind, unclean=self._unclean())
+                bill = ours = Decimal(0)
+                if to_rest:
+                    stage.well_again()
+                    bill, ours = endings.settle(stage, blind=blind, unclean=self._unclean())
                 self._whole(stage, "the end")
                 days = (stage.clock.now() - began).total_seconds() / 86400
                 return Sum(

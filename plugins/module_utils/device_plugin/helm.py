@@ -6,23 +6,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
 
 from ..core.errors import InvalidInput, TgpError
+from ..core.redact import PLATFORMS, program_environment
 from ..core.task import Task
 from ..kube.client import Json
 from .config import to_yaml
 from .gpu_operator import OPERATOR_NAMESPACE, RELEASE, Chart
 
-# helm's whole environment: these, and those that begin so. That of the run holds API keys, which helm has no need of.
-_KEPT = (
-    "HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "LANG", "LC_ALL", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE",
-    "TMPDIR", "USER",
-)  # fmt: skip
-_KEPT_PREFIXES = ("HELM_", "XDG_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+# what helm gets of the run's environment besides the login at a cloud's cluster; the rest holds API keys, which it has no need of
+_KEPT = ("HELM_", "KUBECONFIG", "KUBERNETES_SERVICE_")
 
 
 def install_release(task: Task, chart: Chart, values: Json) -> bool:
@@ -71,11 +67,10 @@ def _helm(task: Task, program: str, *words: str) -> str:
         if task.params.get(option)
         for word in (flag, task.params[option])
     ]
-    environment = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     command = [program, *words, "--namespace", OPERATOR_NAMESPACE, *cluster]
     done = subprocess.run(
         command,
-        env=environment,
+        env=program_environment(network=True, prefixes=(*_KEPT, *PLATFORMS)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -49,7 +49,7 @@ ENTRIES = {
     "modules.node_info": (42, "core kube model planner runs units"),
     "modules.lambda_instance": (70, "core model planner providers units"),
     "modules.fleet_info": (184, f"{READS} reports"),
-    "modules.fleet_plan": (237, ACTS),
+    "modules.fleet_plan": (238, ACTS),
 }
 
 
