@@ -16,6 +16,7 @@ import typing as t
 import yaml
 
 from .kube.api import KubeApi
+from .kube.daemon_sets import BY_HAND
 from .talos_api import MODULES, VERSION_FILE, NodeState, TalosApi, version_text
 
 Json = dict[str, t.Any]
@@ -194,7 +195,10 @@ def daemon_set(name: str, image: str) -> Json:
         "volumes": [{"name": "config", "configMap": {"name": CONFIG if name == PLUGIN else POWER}}],
     }
     template = {"metadata": {"labels": labels}, "spec": spec}
-    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    return {
+        "metadata": {"name": name, "annotations": {BY_HAND: "true"}},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
 
 
 # ---- what can be wrong

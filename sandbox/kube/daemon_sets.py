@@ -22,8 +22,14 @@ Json = dict[str, t.Any]
 HASH = "controller-revision-hash"
 #: the DaemonSet with which a sandbox begins: its pods are not shown, so that lists of pods are those of the user
 WITHOUT_PODS = "kube-system/nvidia-device-plugin-daemonset"
+#: on a DaemonSet whose pods somebody else makes
+BY_HAND = "sandbox/pods-by-hand"
 #: taints that the controller lets every pod of a DaemonSet tolerate
 _ALWAYS = ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+
+
+def _left_alone(item: t.Any) -> bool:
+    return bool(item.key == WITHOUT_PODS or BY_HAND in (item.obj["metadata"].get("annotations") or {}))
 
 
 class DaemonSets:
@@ -35,7 +41,7 @@ class DaemonSets:
         """One round: pods that are missing, wrong or of another version, and the status of each DaemonSet."""
         store = self._api.store
         with store.lock:
-            sets = [one.obj for one in store.table(("apps", "daemonsets")).select() if one.key != WITHOUT_PODS]
+            sets = [one.obj for one in store.table(("apps", "daemonsets")).select() if not _left_alone(one)]
             if not sets and not self._known:
                 return
             nodes = [one.obj for one in store.table(("", "nodes")).select()]

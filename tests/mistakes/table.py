@@ -332,8 +332,8 @@ COMMANDS = [
         ("Did you mean tgp_pool?",),
     ),
     Mistake(
-        "a typo of a variable, -e tgp_node=",
-        lambda desk: desk.playbook("provision", "--check", tgp_node=1),
+        "a typo of a variable, -e tgp_nods=",
+        lambda desk: desk.playbook("provision", "--check", tgp_nods=1),
         2,
         ("Did you mean tgp_nodes?",),
     ),

@@ -319,6 +319,7 @@ def test_L19_marks_of_a_node_are_exactly_these(rig: Rig) -> None:
         "tgp.io/gpu-type": claim["offer"]["model"],
         "tgp.io/gpu-count": "1",
         "tgp.io/gpu-memory": "24576",
+        "nvidia.com/gpu.present": "true",
         "tgp.io/region": claim["offer"]["region"],
         "tgp.io/spot": "false",
         "tgp.io/instance-id": machine.id,
