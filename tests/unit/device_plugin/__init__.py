@@ -1,4 +1,0 @@
-# Copyright (c) 2026, the tgp.gpu contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
-"""The stand-alone device plugin: its configuration, its manifests, and when it is ready."""
