@@ -10,13 +10,13 @@ import dataclasses
 import typing as t
 from pathlib import Path
 
-from ..core.errors import Conflict, InvalidInput, TimedOut
+from ..core.errors import InvalidInput, TimedOut
 from ..core.task import Task
 from ..kube.auth.credentials import connect
 from ..kube.client import Json, Kube
 from ..kube.nodes import DAEMON_SETS
 from ..kube.nodes import PATH as NODES
-from ..kube.server_side_apply import applied_result, apply_objects, conflict_sentence
+from ..kube.server_side_apply import apply_for
 from ..model import Pool
 from ..model.labels import APP_NAME_LABEL, MANAGED_BY_LABEL
 from ..observe.documents import load
@@ -35,9 +35,10 @@ from .gpu_operator import (
 )
 from .helm import find_helm, install_release
 from .kustomize import kustomize_folder
-from .manifests import MANAGER, NAME, NAMESPACE, PluginOptions, daemon_set_name, plugin_objects
+from .manifests import MANAGER, NAME, PluginOptions, daemon_set_name, plugin_objects
 from .neighbours import Neighbour, is_power_limit, is_standalone, neighbours_of, others_than_operator
 from .options import plugin_options
+from .power_limits import NAMESPACE
 from .rollout import (
     GpuNode,
     NodeGpus,
@@ -124,16 +125,7 @@ def _install_operator(task: Task, kube: Kube, options: PluginOptions, daemon_set
 
 
 def _apply(task: Task, kube: Kube, objects: list[Json]) -> dict[str, t.Any]:
-    try:
-        applied = apply_objects(kube, objects, force=task.params["force"], dry_run=task.check_mode)
-    except Conflict as error:
-        raise Conflict(
-            f"Another field manager owns fields of the device plugin: {conflict_sentence(error)}.",
-            remedy=f"Change them where they are managed, or take them over with {task.called('force')}=true.",
-            service="kubernetes",
-            status=error.status,
-        ) from error
-    return applied_result(task, applied)
+    return apply_for(task, kube, objects, what="the device plugin", otherwise="Change them where they are managed")
 
 
 def _counted(task: Task, kube: Kube, options: PluginOptions, result: dict[str, t.Any], names: set[str]) -> dict[str, t.Any]:

@@ -31,9 +31,8 @@ from ..model.labels import (
 )
 from ..model.resources import NVIDIA_GPU
 from .config import DEFAULT_KEY, PluginConfig
-from .power_limits import PowerLimits, power_limit_objects
+from .power_limits import NAMESPACE, PowerLimits, power_limit_objects
 
-NAMESPACE = "gpu-device-plugin"
 NAME = "nvidia-device-plugin"
 CONFIG_MAP = f"{NAME}-config"
 RUNTIME_CLASS = "nvidia"

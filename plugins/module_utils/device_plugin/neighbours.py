@@ -11,8 +11,9 @@ import typing as t
 from ..core.errors import NotFound
 from ..kube.client import Json, Kube
 from ..model.labels import APP_NAME_LABEL, MANAGED_BY_LABEL
-from .manifests import MANAGER, NAME, NAMESPACE, RUNTIME_CLASS
+from .manifests import MANAGER, NAME, RUNTIME_CLASS
 from .power_limits import NAME as POWER_LIMITS
+from .power_limits import NAMESPACE
 
 _POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 _NOT_ADVERTISING = ("feature-discovery", "mps-control", "config-manager")
@@ -42,16 +43,17 @@ def others_than_operator(daemon_sets: t.Sequence[Json]) -> list[Neighbour]:
 
 def is_standalone(daemon_set: Json) -> bool:
     """Whether it is a DaemonSet of the stand-alone plugin that we install."""
-    meta = daemon_set["metadata"]
-    ours = (meta.get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER
-    return bool(ours and meta["namespace"] == NAMESPACE and meta["name"].startswith(NAME))
+    return _is_ours(daemon_set) and str(daemon_set["metadata"]["name"]).startswith(NAME)
 
 
 def is_power_limit(daemon_set: Json) -> bool:
     """Whether it is the DaemonSet of the power limits that we install."""
+    return bool(_is_ours(daemon_set) and daemon_set["metadata"]["name"] == POWER_LIMITS)
+
+
+def _is_ours(daemon_set: Json) -> bool:
     meta = daemon_set["metadata"]
-    ours = (meta.get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER
-    return bool(ours and meta["namespace"] == NAMESPACE and meta["name"] == POWER_LIMITS)
+    return bool((meta.get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER and meta["namespace"] == NAMESPACE)
 
 
 _STANDALONE = Neighbour(
@@ -76,9 +78,8 @@ def _operators(policies: t.Iterable[Json]) -> t.Iterator[Neighbour]:
 def _daemon_sets(listed: t.Iterable[Json]) -> t.Iterator[Neighbour]:
     for one in listed:
         meta = one["metadata"]
-        labels = meta.get("labels") or {}
         owned_by_operator = any(owner.get("kind") == "ClusterPolicy" for owner in meta.get("ownerReferences") or [])
-        if owned_by_operator or (meta["namespace"] == NAMESPACE and labels.get(MANAGED_BY_LABEL) == MANAGER):
+        if owned_by_operator or _is_ours(one):
             continue
         if _advertises(one):
             release = (meta.get("annotations") or {}).get("meta.helm.sh/release-name")

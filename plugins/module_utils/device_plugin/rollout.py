@@ -16,7 +16,8 @@ from ..model.resources import NVIDIA_GPU
 from ..planner.scheduling.node_affinity import against_taints
 from ..talos.releases.tables import minor
 from .config import DEFAULT_KEY, PluginConfig
-from .manifests import NAMESPACE, PluginOptions, daemon_set_name
+from .manifests import PluginOptions, daemon_set_name
+from .power_limits import NAMESPACE
 
 _LOOK = {
     "CrashLoopBackOff": "kubectl logs --previous --namespace {namespace} {pod} says why; "

@@ -157,13 +157,28 @@ def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def conflict_sentence(error: Conflict) -> str:
+def _conflict_sentence(error: Conflict) -> str:
     """Which fields of an object another manager owns, as the API server says it."""
     causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
     return ", ".join(f"{one.get('field')} ({one.get('message')})" for one in causes or []) or error.message
 
 
-def applied_result(task: Task, applied: t.Sequence[AppliedObject]) -> Json:
+def apply_for(task: Task, kube: Kube, objects: t.Sequence[Json], *, what: str, otherwise: str) -> Json:
+    """:func:`apply_objects` as options and mode of the task say, and :func:`_applied_result` of it. ``what`` the objects belong to, and what to
+    do ``otherwise`` than to take over fields of another manager, for the Conflict."""
+    try:
+        applied = apply_objects(kube, objects, force=task.params["force"], dry_run=task.check_mode)
+    except Conflict as error:
+        raise Conflict(
+            f"Another field manager owns fields of {what}: {_conflict_sentence(error)}.",
+            remedy=f"{otherwise}, or take them over with {task.called('force')}=true.",
+            service="kubernetes",
+            status=error.status,
+        ) from error
+    return _applied_result(task, applied)
+
+
+def _applied_result(task: Task, applied: t.Sequence[AppliedObject]) -> Json:
     """Prints a row for each object; ``changed``, ``objects`` and, if it was asked for, ``diff`` of a module's result."""
     rows = [{"kind": one.kind, "namespace": one.namespace, "name": one.name, "result": one.result} for one in applied]
     for line in render(rows, _COLUMNS):

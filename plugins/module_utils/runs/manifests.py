@@ -11,11 +11,11 @@ import os
 import typing as t
 from pathlib import Path
 
-from ..core.errors import Conflict, InvalidInput, lazy
+from ..core.errors import InvalidInput, lazy
 from ..core.task import Task
 from ..kube.auth.credentials import connect
 from ..kube.client import Json
-from ..kube.server_side_apply import applied_result, apply_objects, conflict_sentence
+from ..kube.server_side_apply import apply_for
 from ..operations.write_files import NewFile, write_files
 
 if t.TYPE_CHECKING:
@@ -137,17 +137,9 @@ def _apply(task: Task, chosen: t.Sequence[InstalledFile]) -> dict[str, t.Any]:
     objects = [one for file in chosen for one in _objects(file)]
     kube = connect(task)
     try:
-        applied = apply_objects(kube, objects, force=task.params["force"], dry_run=task.check_mode)
-    except Conflict as error:
-        raise Conflict(
-            f"Another field manager owns fields of the manifest: {conflict_sentence(error)}.",
-            remedy=f"Keep them by leaving the manifest out, or take them over with {task.called('force')}=true.",
-            service="kubernetes",
-            status=error.status,
-        ) from error
+        return apply_for(task, kube, objects, what="the manifest", otherwise="Keep them by leaving the manifest out")
     finally:
         kube.close()
-    return applied_result(task, applied)
 
 
 def _objects(file: InstalledFile) -> list[Json]:
