@@ -15,11 +15,8 @@ import base64
 import dataclasses
 import datetime
 import ipaddress
-import os
 import socket
 import ssl
-import tempfile
-import threading
 import typing as t
 
 import h2.events
@@ -30,7 +27,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .talos_maintenance import Fault, Session, block, fields, text
+from .talos_maintenance import Fault, Listener, Session, block, fields, text, tls_context
 
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
 VERSION_FILE = "/proc/driver/nvidia/version"
@@ -72,15 +69,15 @@ class NodeState:
     files: dict[str, str] = dataclasses.field(default_factory=lambda: {VERSION_FILE: version_text("580.126.20")})
 
 
-class TalosApi:
+class TalosApi(Listener):
     """``calls`` lists (node, method). ``port`` answers between enter and exit."""
+
+    name = "talos-api"
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeState] = {}
         self.calls: list[tuple[str, str]] = []
-        self.port = 0
         self._ca = _Authority()
-        self._closing = threading.Event()
 
     def talosconfig(self, *, role: str = "os:admin", endpoints: t.Sequence[str] | None = None) -> str:
         """A file for the current port, with a client certificate of this role."""
@@ -89,41 +86,8 @@ class TalosApi:
         context = {"endpoints": [f"127.0.0.1:{self.port}"] if endpoints is None else list(endpoints), **encoded}
         return str(yaml.safe_dump({"context": "sandbox", "contexts": {"sandbox": context}}))
 
-    def __enter__(self) -> TalosApi:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._tls = self._context()
-        self._thread = threading.Thread(target=self._serve, name="talos-api", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._closing.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
-
-    def _context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.set_alpn_protocols(["h2"])
-        certificate, key = self._ca.issue("apid", client=False)
-        handle, path = tempfile.mkstemp(prefix="talos-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(key + certificate)
-        context.load_cert_chain(path)
-        os.unlink(path)
-        context.load_verify_locations(cadata=self._ca.pem.decode())
-        return context
-
-    def _serve(self) -> None:
-        while not self._closing.is_set():
-            try:
-                sock, _address = self._listener.accept()
-            except OSError:
-                return  # closed
-            threading.Thread(target=self._talk, args=(sock,), daemon=True).start()
+    def _prepare(self) -> None:
+        self._tls = tls_context(*self._ca.issue("apid", client=False), ssl.CERT_REQUIRED, self._ca.pem)
 
     def _talk(self, plain: socket.socket) -> None:
         plain.settimeout(30)

@@ -11,6 +11,7 @@ on wants a client certificate from everybody, as a configured machine does. All 
 
 from __future__ import annotations
 
+import abc
 import argparse
 import base64
 import dataclasses
@@ -60,8 +61,62 @@ def _linger(plain: socket.socket) -> None:
             pass
 
 
+class Listener(abc.ABC):
+    """``with`` it, ``port`` answers on loopback: TLS 1.3 and HTTP/2, each connection in a thread of its own."""
+
+    port: int = 0
+    name: t.ClassVar[str]
+
+    def __enter__(self) -> t.Self:
+        self._closing = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._listener.getsockname()[1]
+        self._prepare()
+        self._thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closing.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5)
+
+    @abc.abstractmethod
+    def _prepare(self) -> None:
+        """Before the first connection is taken."""
+
+    @abc.abstractmethod
+    def _talk(self, plain: socket.socket) -> None:
+        """One connection, from its handshake to its end."""
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            try:
+                sock, _address = self._listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._talk, args=(sock,), daemon=True).start()
+
+
+def tls_context(certificate: bytes, key: bytes, wanted: ssl.VerifyMode, trusted: bytes = b"") -> ssl.SSLContext:
+    """That of a server with this certificate. ``trusted``: who signs the certificates of clients (PEM)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = wanted
+    context.set_alpn_protocols(["h2"])
+    handle, path = tempfile.mkstemp(prefix="talos-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(key + certificate)
+    context.load_cert_chain(path)
+    os.unlink(path)
+    if trusted:
+        context.load_verify_locations(cadata=trusted.decode())
+    return context
+
+
 @dataclasses.dataclass
-class Maintenance:
+class Maintenance(Listener):
     """``with Maintenance() as machine:`` — ``machine.port`` answers, ``applied`` holds the configurations taken, newest last.
 
     ``says_version=False`` is a release that tells its version to nobody yet. ``warnings`` go with each answer. ``trouble`` is what happens to
@@ -80,51 +135,18 @@ class Maintenance:
     applied: list[str] = dataclasses.field(default_factory=list)
     calls: list[str] = dataclasses.field(default_factory=list)
     port: int = 0
+    name: t.ClassVar[str] = "talos-maintenance"
 
     def __post_init__(self) -> None:
         self._certificate, self._key, self.fingerprint = _identity()
-        self._closing = threading.Event()
 
     @property
     def configured(self) -> bool:
         return bool(self.applied)
 
-    def __enter__(self) -> Maintenance:
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = self._listener.getsockname()[1]
-        self._open = self._context(ssl.CERT_NONE)
-        self._closed = self._context(ssl.CERT_REQUIRED)
-        self._thread = threading.Thread(target=self._serve, name="talos-maintenance", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._closing.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
-
-    def _context(self, wanted: ssl.VerifyMode) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.verify_mode = wanted
-        context.set_alpn_protocols(["h2"])
-        handle, path = tempfile.mkstemp(prefix="talos-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(self._key + self._certificate)
-        context.load_cert_chain(path)
-        if wanted is ssl.CERT_REQUIRED:
-            context.load_verify_locations(path)
-        os.unlink(path)
-        return context
-
-    def _serve(self) -> None:
-        while not self._closing.is_set():
-            try:
-                sock, _address = self._listener.accept()
-            except OSError:
-                return  # closed
-            threading.Thread(target=self._talk, args=(sock,), daemon=True).start()
+    def _prepare(self) -> None:
+        self._open = tls_context(self._certificate, self._key, ssl.CERT_NONE)
+        self._closed = tls_context(self._certificate, self._key, ssl.CERT_REQUIRED, self._certificate)
 
     def _talk(self, plain: socket.socket) -> None:
         plain.settimeout(30)
