@@ -21,8 +21,8 @@ from ..kube.pods import pod_path
 from ..model import Node
 from ..model.labels import GPU_TEST_LABEL, HOSTNAME_LABEL
 from ..model.resources import NVIDIA_GPU
+from ..planner.provisioning.acceptance import VECTORADD
 
-IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 SMI_IMAGE = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
 SMI = "nvidia-smi"
 PATHS = ("CDI", "CDI", "wrapper", "wrapper")
@@ -73,7 +73,7 @@ def pod_body(name: str, path: str, node: Node, run_id: str, seconds: int) -> Jso
     environment = [] if path == "CDI" else [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     container = {
         "name": "vectoradd",
-        "image": SMI_IMAGE if path == SMI else IMAGE,
+        "image": SMI_IMAGE if path == SMI else VECTORADD,
         **({"command": [SMI]} if path == SMI else {}),
         "env": environment,
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi", **limits}},

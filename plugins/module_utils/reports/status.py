@@ -138,8 +138,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     named = {row["node_class"] for row in rows}
     classes = [row for row in class_rows(known) if chosen is None or row["name"] in named]
     blocked = [] if "blocklist" in observation.state_problems else launch_backoff.reasons(context.records.known_blocks(), now)
-    seen = Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), blocked)
-    return dataclasses.replace(seen, pools=rows, classes=classes)
+    return Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), blocked, rows, classes)
 
 
 @dataclasses.dataclass(frozen=True)
