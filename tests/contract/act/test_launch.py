@@ -626,6 +626,27 @@ def test_L08_a_lost_lock_ends_the_step_before_the_next_paid_call(rig: Rig) -> No
     assert len(rig.claims()) == 2
 
 
+def test_L08_a_lock_that_is_lost_while_the_create_call_is_recorded_ends_the_step_before_the_call(rig: Rig) -> None:
+    """The last call before the one that costs; nothing after it but the confirmation would notice the loss."""
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    cluster = plan["run_id"] and next(iter(rig.claims())).split("-")[1]
+    path = f"/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases/tgp-{cluster}"
+
+    def steal(request: httpx.Request) -> None:
+        if not stolen and b"launch_started" in request.content and b"Provisioning" in request.content:
+            stolen.append(rig.kube("PATCH", path, {"spec": {"holderIdentity": "elsewhere/1/other"}}))
+            rig.advance(6)  # a lock confirmed less than 5 s ago is not asked about again
+
+    stolen: list[t.Any] = []
+    rig.watcher = steal
+    with pytest.raises(LockLost):
+        rig.run("launch", plan["run_id"])
+    assert stolen
+    assert (rig.creates(), rig.machines()) == (0, [])
+    (claim,) = rig.claims().values()
+    assert claim["phase"] == "Provisioning"
+
+
 # ---- own machines
 
 
