@@ -122,6 +122,12 @@ def examples(names: t.Iterable[str]) -> list[dict[str, t.Any]]:
     return [task for name in names for task in yaml.safe_load(importlib.import_module(f"{PACKAGE}.{name}").EXAMPLES)]
 
 
+def set_speed(running: Running, speed: float) -> dict[str, t.Any]:
+    """A task: how many seconds of the world are one of ours."""
+    how = {"method": "POST", "body_format": "json", "body": {"speed": speed}}
+    return {"ansible.builtin.uri": {"url": f"{running.variables['SANDBOX_URL']}/clock", **how}}
+
+
 def write_play(path: Path, tasks: t.Sequence[t.Any], variables: t.Mapping[str, t.Any]) -> None:
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": dict(variables), "tasks": list(tasks)}
     path.write_text(yaml.safe_dump([play], sort_keys=False))
@@ -138,6 +144,12 @@ def test_the_examples_of_all_modules_run_as_they_stand(
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     shutil.copy(running.environment["TGP_TALOS_SECRETS"], tmp_path / "secrets.yaml")
     tasks = examples(ORDER)
+    [saves] = [task for task in tasks if (task.get("tgp.gpu.fleet_plan") or {}).get("save_to")]
+    tasks.remove(saves)  # a plan is good for 18 seconds at this speed: it is saved right before it is applied
+    tasks.insert(next(place for place, task in enumerate(tasks) if "tgp.gpu.fleet_apply" in task), saves)
+    verifies = [place for place, task in enumerate(tasks) if "tgp.gpu.provider_verify" in task]
+    tasks.insert(verifies[-1] + 1, set_speed(running, running.speed))
+    tasks.insert(verifies[0], set_speed(running, 20))  # it measures whether a machine is listed within a minute
     machines = [Maintenance(platform="nocloud").__enter__() for _number in range(2)]
     rack = [{"host": "127.0.0.1", "port": one.port, "fingerprint": one.fingerprint} for one in machines]
     own_machines = {"rack": rack, "rack_network": "127.0.0.0/8"}
