@@ -279,5 +279,10 @@ def test_L5_a_cheaper_machine_is_looked_for_only_when_asked(build: t.Callable[..
     assert destroyed(rig.plan("reap", check=True)) == []
     with rig.world.lock:
         next(one for one in rig.world.offers if one.type == "gpu_1x_a6000").stock = 1
+    plan = rig.plan("reap", check=True)
+    assert destroyed(plan) == [] and "to move its pods would lose $" in drift_reports(plan, "Underutilized")[0]
+    [pod] = rig.kube("GET", "/api/v1/namespaces/default/pods")["items"]
+    checkpoints = {"metadata": {"annotations": {"tgp.io/checkpoint-interval": "1m"}}}
+    rig.kube("PATCH", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}", checkpoints)
     (row,) = destroyed(rig.plan("reap", check=True))
     assert "lambda gpu_1x_a6000 for $" in row["detail"] and "would do instead of $" in row["detail"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -32,6 +33,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import Reaso
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import consolidation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import Use
+from hypothesis import given
+from hypothesis import strategies as st
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, specs
 
@@ -340,8 +343,8 @@ def test_L05_what_machines_cost_now_is_asked_only_where_a_pool_wants_to_know() -
 def test_L05_a_replacement_is_no_less_firm_and_big_enough() -> None:
     larger = (work(A, 1), work(A, 1, 1), work(B, 4))  # half of it is used: not too little
     half = dataclasses.replace(SHARE, utilization_threshold=Decimal("0.6"))
-    assert not going(market(cheap(), wanted=half, pods=larger))
-    assert going(market(cheap(gpu_count=2), wanted=half, pods=larger)) == [A]
+    assert not going(market(cheap("0.20"), wanted=half, pods=larger))
+    assert going(market(cheap("0.20", gpu_count=2), wanted=half, pods=larger)) == [A]
 
 
 @pytest.mark.parametrize("interruptible", [False, True])
@@ -405,3 +408,92 @@ def test_L05_a_pod_that_another_one_keeps_out_of_its_zone_stays() -> None:
     red = work(A, 1, labels={"app": "red"})
     assert "pod anti-affinity of another pod" in told(planned(TWO, (red, *HALF_FULL[1:], keeper)))
     assert going(planned(TWO, (work(A, 1, labels={"app": "blue"}), *HALF_FULL[1:], keeper))) == [A]
+
+
+# ---- whether a move is worth it: what the pods lose against what is saved
+
+DEAR = (machine(A, "4.00"), machine(B, "0.50"))
+
+
+@pytest.mark.parametrize(
+    ("started", "expires", "outcome"),
+    [
+        ("11:00", None, ""),  # lost: 1 GPU of 4 for 1 h 5 min = $1.08; saved: as long again, 1 h = $4.00
+        ("11:00", "12:15", "would lose $1.0833 of work and save $1.00"),  # gone in a quarter of an hour anyway
+        ("11:00", "12:17", ""),  # $1.13
+        ("11:55", None, ""),  # lost: 10 min = $0.17; saved: 5 min = $0.33
+        ("11:59", None, "would lose $0.10 of work and save $0.0667"),  # 6 min, and 1 min
+    ],
+)
+def test_L05_a_move_has_to_save_more_than_its_pods_lose(started: str, expires: str | None, outcome: str) -> None:
+    wanted = dataclasses.replace(PACK, consolidate_after=0)
+    if expires:
+        life = int((at(expires) - at("11:00")).total_seconds())
+        wanted = dataclasses.replace(wanted, expire_after=life)
+    claims = tuple(dataclasses.replace(one, launch_started=at("11:00")) for one in DEAR)
+    pods = (work(A, 1, started=at(started)), *HALF_FULL[1:])
+    found = planned(claims, pods, wanted)
+    assert going(found) == ([] if outcome else [A])
+    assert outcome in told(found)
+
+
+@pytest.mark.parametrize(
+    ("interval", "gpus", "stays"),
+    [
+        (None, 1, True),  # lost: 1 GPU of 4 at $0.60 for 10 h 5 min = $1.51; saved: $0.10 for 10 h = $1.00
+        ("6h30m", 1, False),  # 6 h 35 min = $0.99
+        ("6h35m", 1, True),  # 6 h 40 min = $1.00, no more than is saved
+        ("0s", 1, False),  # the delay alone
+        ("Never", 1, True),
+        ("often", 1, True),
+    ],
+)
+def test_L05_checkpoints_make_a_move_cheaper(interval: str | None, gpus: int, stays: bool) -> None:
+    share = dataclasses.replace(PACK, replace_cheaper=Decimal("0.1"))
+    marks = {} if interval is None else {"tgp.io/checkpoint-interval": interval}
+    old = {"started": at("02:00"), "created": at("02:00")}
+    found = market(cheap("0.50"), wanted=share, pods=(work(A, gpus, annotations=marks, **old), work(B, 4, **old)))
+    assert bool(going(found)) is not stays
+    assert ("of work and save $1.00" in told(found)) is stays
+    assert any("often" in text and "default/job-a-0" in text for text in found.warnings) is (interval == "often")
+
+
+def test_L05_a_machine_without_a_price_is_not_weighed() -> None:
+    free = (machine(A, "0"), machine(B, "0"))
+    pods = (work(A, 1, started=at("11:59:59")), *HALF_FULL[1:])
+    assert going(planned(free, pods, dataclasses.replace(PACK, consolidate_after=0))) == [A]
+
+
+def test_L05_a_move_that_has_begun_is_not_weighed_again() -> None:
+    begun = claim_of(planned(TWO, HALF_FULL), A)
+    late = (work(A, 1, started=at("12:04")), *HALF_FULL[1:])
+    cordoned = [ready(begun, unschedulable=True), ready(TWO[1])]
+    wanted = dataclasses.replace(PACK, consolidate_after=0)
+    assert going(planned((begun, TWO[1]), late, wanted, nodes=cordoned, now=at("12:05"))) == [A]
+
+
+_PODS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 200_000), st.one_of(st.none(), st.integers(0, 100_000))), max_size=4)
+
+
+@given(_PODS, st.decimals("0.01", 50, places=2), st.one_of(st.none(), st.integers(-100, 500_000)))
+def test_L05_checkpoints_never_cost_and_a_nearer_end_never_saves(
+    drawn: list[tuple[int, int, int | None]], gpu_hour: Decimal, left: int | None
+) -> None:
+    now = at("12:00")
+    due = None if left is None else now + timedelta(seconds=left)
+    kept = [
+        work(A, gpus, number, started=now - timedelta(seconds=age), annotations={} if each is None else _every(each))
+        for number, (gpus, age, each) in enumerate(drawn)
+    ]
+    plain = [dataclasses.replace(one, annotations={}) for one in kept]
+    names = ("nvidia.com/gpu",)
+    cost = consolidation.restart_cost(kept, gpu_hour, names, now)
+    assert 0 <= cost <= consolidation.restart_cost(plain, gpu_hour, names, now)
+    assert cost <= consolidation.restart_cost(kept, gpu_hour * 2, names, now)
+    remaining = consolidation.expected_remaining(kept, due, now)
+    assert 0 <= remaining <= consolidation.expected_remaining(kept, None, now)
+    assert due is None or remaining <= max(0, left or 0)
+
+
+def _every(seconds: int) -> dict[str, str]:
+    return {"tgp.io/checkpoint-interval": f"{seconds}s"}

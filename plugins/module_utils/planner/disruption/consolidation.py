@@ -1,21 +1,25 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that are used too little (L-5, reason Underutilized): one goes when all its pods may move and fit on the others.
+"""Nodes that are used too little (L-5, reason Underutilized): one goes when all its pods may move and fit on the others, and when that
+saves more than the pods lose.
 
 Since when a node is used too little is kept in its claim: a pod that was deleted leaves no other trace of when.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 from datetime import datetime
 from decimal import Decimal
 
+from ...core.errors import InvalidInput
 from ...model import Claim, Node, Offer, Phase, Pod, Pool
+from ...model.labels import CHECKPOINT_INTERVAL_ANNOTATION
 from ...model.reasons import Reason
-from ...units.values import latest, print_duration, print_money
+from ...units.values import NEVER, latest, parse_duration, print_duration, print_money
 from ..claim_sync import Settled
 from ..offers.ranking import select
 from ..plan_builder import Draft
@@ -163,21 +167,38 @@ class _Pool:
                 why = f"kept for {draft.situation.floor_words(pool)}"
             detail = str(usage)
             if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
-                detail, why = self._elsewhere(settled, usage, moving)
+                detail, why = self._elsewhere(settled, usage, moving, weigh=not goes_on)
             if why:
                 draft.report(settled.claim.name, Reason.UNDERUTILIZED, f"{detail}; {why}", pool=pool.key)
             else:
                 wanted.append((draft.settled[settled.claim.name].claim, detail))
         voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
 
-    def _elsewhere(self, settled: Settled, usage: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
-        """What makes the node needless, or (second) what keeps it."""
+    def _elsewhere(self, settled: Settled, usage: Use, moving: t.Sequence[Pod], *, weigh: bool) -> tuple[str, str]:
+        """What makes the node needless, or (second) what keeps it. ``weigh``: no pod has been moved yet."""
+        claim, weighed = settled.claim, moving if weigh else ()
+        too_dear = self._too_dear(claim, usage, weighed, claim.price)
+        if too_dear:  # a cheaper machine instead would save even less
+            return str(usage), too_dear
         if self.places.move(t.cast(Node, settled.node), moving):
             return f"{usage}; its pods fit on other nodes", ""
-        offer = instead(self.draft, self.pool, settled.claim, moving)
-        if offer is not None:
-            return f"{usage}; {told(settled.claim, offer)}", ""
-        return str(usage), "its pods do not fit on other nodes"
+        offer = instead(self.draft, self.pool, claim, moving)
+        if offer is None:
+            return str(usage), "its pods do not fit on other nodes"
+        saved = claim.price - (offer.price_hour or Decimal(0))
+        return f"{usage}; {told(claim, offer)}", self._too_dear(claim, usage, weighed, saved)
+
+    def _too_dear(self, claim: Claim, usage: Use, moving: t.Sequence[Pod], per_hour: Decimal) -> str:
+        """Why a move of the pods is not worth it; empty when it is, and where there is nothing to weigh."""
+        if not moving or claim.price <= 0:
+            return ""
+        now, names = self.draft.now, self.draft.situation.settings.gpu_resources
+        self.draft.warnings.extend(text for text in map(interval_warning, moving) if text and text not in self.draft.warnings)
+        cost = restart_cost(moving, claim.price / max(1, usage.total), names, now)
+        saving = per_hour * _as_hours(expected_remaining(moving, expiration.due(claim, self.pool), now))
+        if saving > cost:
+            return ""
+        return f"to move its pods would lose ${print_money(cost)} of work and save ${print_money(saving)}"
 
     def _in_use(self, settled: Settled) -> bool:
         ready = settled.node is not None and bool(settled.node.ready)
@@ -213,6 +234,54 @@ class _Pool:
                 yield from (
                     when for when in (pod.created, pod.started, pod.finished, pod.deletion) if when and when <= self.draft.now
                 )
+
+
+# ---- Whether a move is worth it (L-5): what the pods lose against what is saved until the node would have gone anyway
+
+RESTART_DELAY: t.Final = 300  # seconds in which a moved pod does not work yet: its image is pulled, and it starts
+
+
+def _as_hours(seconds: float) -> Decimal:
+    return Decimal(str(seconds)) / 3600
+
+
+def lost_seconds(pod: Pod, now: datetime) -> float:
+    """What a restart takes from a pod: the work since its start, of which its checkpoints keep all but their interval, and the delay."""
+    worked, interval = _worked(pod, now), None
+    with contextlib.suppress(InvalidInput):
+        interval = _interval(pod)
+    return (worked if interval is None else min(worked, interval)) + RESTART_DELAY
+
+
+def restart_cost(pods: t.Iterable[Pod], gpu_hour: Decimal, gpu_resources: t.Collection[str], now: datetime) -> Decimal:
+    """Dollars that the lost time of these pods cost, at the price of one GPU for an hour. Pods without GPUs count as none."""
+    return sum((gpus(pod, gpu_resources) * gpu_hour * _as_hours(lost_seconds(pod, now)) for pod in pods), Decimal(0))
+
+
+def expected_remaining(pods: t.Iterable[Pod], due: datetime | None, now: datetime) -> float:
+    """Seconds for which the pods would still keep their node: as long again as the oldest has run, at most until the node is ``due``."""
+    again = max((_worked(pod, now) for pod in pods), default=0.0)
+    return again if due is None else max(0.0, min(again, (due - now).total_seconds()))
+
+
+def interval_warning(pod: Pod) -> str:
+    """Says that the annotation of a pod cannot be read; empty when it can."""
+    try:
+        _interval(pod)
+    except InvalidInput as error:
+        return (
+            f"Pod {pod.namespace}/{pod.name}: {CHECKPOINT_INTERVAL_ANNOTATION}: {error.message} "
+            "Until then all its work since its start counts as lost by a restart."
+        )
+    return ""
+
+
+def _worked(pod: Pod, now: datetime) -> float:
+    return max(0.0, (now - pod.started).total_seconds()) if pod.started else 0.0
+
+
+def _interval(pod: Pod) -> int | None:
+    return parse_duration(pod.annotations.get(CHECKPOINT_INTERVAL_ANNOTATION, NEVER), never=True)
 
 
 # ---- A smaller or cheaper machine instead of one that is used too little (L-5, ``replaceCheaperPercent``)
