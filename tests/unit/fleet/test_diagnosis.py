@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis import rules
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence import gpus
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Condition, Findings, JoinRequest, PodSeen
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.gpus.facts import ClusterGpus, PluginConfigMap, SharingConfig
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.gpus.node_checks import node_checks
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.join import MADE_FOR, OTHER_NODE
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.node import wrong_image, wrong_version
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
@@ -22,6 +25,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.view import scre
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import _places
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Device, Instance, InstanceState, Lane, MeshKey, Node, Taint
+
+from . import build
 
 NAME = "tgp-a1b2c3d4-training-x1y2z"
 START = datetime(2026, 8, 21, 12, 0, tzinfo=timezone.utc)
@@ -353,3 +358,14 @@ def test_fields_that_are_named_to_people_exist() -> None:
     assert told == []
     lost = dataclasses.replace(RUNS, instance=machine(InstanceState.STOPPED, "stopped", interrupted=True))
     assert {"bidMargin", "spotAllowed"} <= fields and "spotAllowed: false" in diagnose(lost).remedy
+
+
+@pytest.mark.parametrize(("shown", "state"), [(8, "ok"), (2, "NO"), (32, "warn")])
+def test_S4_10_the_slices_of_a_rented_machine_are_counted_once(shown: int, state: str) -> None:
+    """Its claim says how many slices must become allocatable, and its offer how many GPUs it has."""
+    rented = build.claim(offer=build.offer(gpu_count=2), expected_gpus=8)
+    seen = build.node(allocatable={"nvidia.com/gpu": shown})
+    facts = gpus._gpu_node(seen, {"nvidia.com/gpu": shown}, rented)
+    cluster = ClusterGpus(config=PluginConfigMap("nvidia-device-plugin-config", {"config.yaml": SharingConfig(4)}, "config.yaml"))
+    (row,) = [check for check in node_checks(facts, cluster) if check.check == "GPUs"]
+    assert row.state == state and "2 GPUs × 4 slices" in row.seen, row

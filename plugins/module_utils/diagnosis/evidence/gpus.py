@@ -252,7 +252,7 @@ def _used(pods: t.Iterable[_RawPod]) -> dict[str, dict[str, int]]:
 def _gpu_node(node: Node, capacity: t.Mapping[str, int], claim: Claim | None) -> GpuNodeFacts:
     extensions = {key.removeprefix(_EXTENSIONS): value for key, value in node.labels.items() if key.startswith(_EXTENSIONS)}
     count = node.labels.get(GPU_COUNT_LABEL, "")
-    gpus = claim.expected_gpus if claim is not None else int(count) if count.isdigit() else None
+    gpus = claim.offer.gpu_count if claim is not None else int(count) if count.isdigit() else None
     model = claim.offer.model if claim is not None else node.labels.get(GPU_TYPE_LABEL, "")
     release = node.os_image.partition("(")[2].rstrip(")")
     return GpuNodeFacts(
