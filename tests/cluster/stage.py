@@ -56,6 +56,7 @@ class Stage(Sandbox):
         disruption: t.Mapping[str, str] = {"consolidateAfter": "10m"},
         speed: float = 1,
         behind: float = 0,
+        with_device_plugin: bool = True,
     ) -> None:
         self.plane = plane
         self.mark = os.urandom(2).hex()
@@ -65,12 +66,16 @@ class Stage(Sandbox):
         scenario = folder / "scenario.yaml"
         scenario.write_text(yaml.safe_dump(self._scenario()))
         self._tokens_before: set[str] = set()
-        body = device_plugin.manifest()
-        answer = plane.http.post(f"/apis/apps/v1/namespaces/{body['metadata']['namespace']}/daemonsets", json=body)
-        if answer.status_code != httpx.codes.CONFLICT:  # another stage on this plane
-            answer.raise_for_status()
+        if with_device_plugin:
+            self._install_device_plugin()
         super().__init__(folder, speed=speed, behind=behind, scenario=scenario, kubeconfig=plane.kubeconfig)
         self._tokens_before = set(self.tokens())
+
+    def _install_device_plugin(self) -> None:
+        body = device_plugin.manifest()
+        answer = self.plane.http.post(f"/apis/apps/v1/namespaces/{body['metadata']['namespace']}/daemonsets", json=body)
+        if answer.status_code != httpx.codes.CONFLICT:  # another stage on this plane
+            answer.raise_for_status()
 
     def _scenario(self) -> dict[str, t.Any]:
         return {

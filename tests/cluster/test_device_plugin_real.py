@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real API server and DaemonSet controller take the device plugin: by the module, and as a folder by ``kubectl apply -k`` (S4-07)."""
+"""From an empty control plane to pods that share GPUs, by playbooks alone: API server, scheduler and DaemonSet controller are real ones.
+
+The machines are the sandbox's, and so is what runs in the pods of the device plugin: it reads the ConfigMap that the playbook wrote.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,48 @@ import os
 import pathlib
 import shutil
 import subprocess
+import types
 import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import device_plugin
 
+from sandbox.gpu_stack import EXTENSIONS
+from sandbox.talos_api import NodeState, TalosApi
+from tests.build import built
+
+from . import objects
+from .accounts import Accounts
+from .objects import GPU
 from .plane import Plane
+from .stage import Stage
 
 pytestmark = pytest.mark.cluster
-KINDS = ["Namespace", "RuntimeClass", "ConfigMap", "DaemonSet", "Service"]
+
+
+class SharedGpus(Stage):
+    """Nothing serves GPUs. Four pods share each GPU of both pools; the own machine has two GPUs."""
+
+    def _pool(self, cloud: str, name: str) -> dict[str, t.Any]:
+        pool = super()._pool(cloud, name)
+        pool["spec"]["timeSlicing"] = {"replicas": 4}
+        return pool
 
 
 @pytest.fixture
-def run(plane: Plane) -> t.Iterator[t.Callable[..., dict[str, t.Any]]]:
-    """The module as administrator; what it has applied is removed afterwards. Other tests have device plugins of their own: it is forced."""
-
-    def executed(**params: t.Any) -> dict[str, t.Any]:
-        given = {name: copy.deepcopy(option.get("default")) for name, option in device_plugin.SPEC["argument_spec"].items()}
-        task = Task({**given, "kubeconfig": str(plane.kubeconfig), "replicas": 4, "force": True, **params}, diff_mode=True)
-        return execute(device_plugin.SPEC, device_plugin.run, task, "device_plugin")
-
-    yield executed
-    plane.delete("/apis/node.k8s.io/v1/runtimeclasses/nvidia")
-    plane.delete("/api/v1/namespaces/gpu-device-plugin")
-    plane.until(lambda: plane.find("/api/v1/namespaces/gpu-device-plugin") is None, what="the namespace to be gone")
+def stage(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> t.Iterator[SharedGpus]:
+    """On a control plane of its own: that of the other tests has device plugins."""
+    with Plane(built("plane", request)) as plane:
+        made = SharedGpus(plane, tmp_path, with_device_plugin=False)
+        yield made
+        made.close()
 
 
-def _ready(plane: Plane, name: str) -> bool:
-    node = plane.find(f"/api/v1/nodes/{name}") or {}
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+def module(which: types.ModuleType, kubeconfig: str | pathlib.Path, **params: t.Any) -> dict[str, t.Any]:
+    given = {name: copy.deepcopy(option.get("default")) for name, option in which.SPEC["argument_spec"].items()}
+    task = Task({**given, "kubeconfig": str(kubeconfig), **params}, diff_mode=True)
+    return execute(which.SPEC, which.run, task, which.__name__.rpartition(".")[2])
 
 
 def kubectl(plane: Plane, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,34 +62,57 @@ def kubectl(plane: Plane, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["kubectl", *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_S4_10_eight_of_two_gpus_on_a_real_control_plane(
-    plane: Plane, run: t.Callable[..., dict[str, t.Any]], own: str, tmp_path: pathlib.Path
-) -> None:
-    labels = {"nvidia.com/gpu.present": "true", "tgp.io/gpu-count": "2"}
-    first = run()
-    assert not first.get("failed"), first["msg"]
-    assert [(one["kind"], one["result"]) for one in first["objects"]] == [(kind, "created") for kind in KINDS] and first[
-        "nodes"
-    ] == []
+def test_S4_10_from_an_empty_control_plane_to_pods_that_share_gpus(stage: SharedGpus, tmp_path: pathlib.Path) -> None:
+    plane, rack = stage.plane, stage.rack
+    refused = stage.playbook("provision", documents=stage.documents()).failed()
+    assert "ansible-playbook tgp.gpu.device_plugin" in refused.words and not stage.names() and not stage.claims()
 
-    hollow = plane.kubemark(own, plane.bootstrap_token(), labels=labels, gpus=8)
-    try:
-        plane.until(lambda: _ready(plane, own), what="the node to be Ready")
-        found = run(timeout=60)
-        assert not found.get("failed"), found["msg"]
-        assert not found["changed"] and {one["result"] for one in found["objects"]} == {"unchanged"}
-        assert [(one["name"], one["gpus"], one["capacity"]) for one in found["nodes"]] == [(own, 2, 8)]
+    assert stage.run("device_plugin").count("changed") == 1
+    assert stage.run("device_plugin").count("changed") == 0
+    stage.run("provision", pool=stage.pools["webhook"])
+    assert stage.names() == {rack}
+    status = stage.node(rack)["status"]
+    assert (status["capacity"][GPU], status["allocatable"][GPU]) == ("8", "8"), "2 GPUs x 4, by the ConfigMap of the playbook"
 
-        if shutil.which("kubectl") is None:
-            pytest.skip("kubectl is not installed")
-        folder = tmp_path / "gpu-device-plugin"
-        assert len(run(render_to=str(folder))["files"]) == 6
-        difference = kubectl(plane, "diff", "-k", str(folder))
-        assert (difference.returncode, difference.stdout) == (0, ""), difference.stderr
-        applied = kubectl(plane, "apply", "-k", str(folder))
-        assert applied.returncode == 0, applied.stderr
-        assert kubectl(plane, "diff", "-k", str(folder)).returncode == 0
-        assert {one["result"] for one in run()["objects"]} == {"unchanged"}, "kubectl's version and the module's are the same"
-    finally:
-        hollow.kill()
-        plane.delete(f"/api/v1/nodes/{own}")
+    spec = {**objects.pod_spec(gpus=1, on=rack), "tolerations": [{"operator": "Exists"}]}
+    space = objects.namespace(plane, f"share-{stage.mark}")
+    for number in range(4):
+        objects.pod(plane, space, f"shares-{number}", spec)
+    assert {pod["spec"]["nodeName"] for pod in objects.running(plane, space, 4)} == {rack}
+
+    _diagnosis_is_green(stage, space)
+    _a_folder_says_the_same(stage, tmp_path / "gpu-device-plugin")
+
+
+def _diagnosis_is_green(stage: SharedGpus, space: str) -> None:
+    """All checks, with the rights of the playbook and no other. The Talos API is the sandbox's, and the labels that Talos gives its Node are
+    written here."""
+    marks = {f"extensions.talos.dev/{name}": version for name, version in EXTENSIONS.items()}
+    node = stage.plane.patch(f"/api/v1/nodes/{stage.rack}", {"metadata": {"labels": marks}}, kind="merge")
+    address = next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
+    accounts = Accounts(stage.plane, stage.mark)
+    stage.enter_by(stage.plane.server, accounts.token("diagnose"))
+    with TalosApi() as talos:
+        talos.nodes[address] = NodeState()
+        config = stage.folder / "talosconfig"
+        config.write_text(talos.talosconfig())
+        said = stage.run("diagnose", talosconfig=str(config))
+        rows = [line.split()[0] for line in said.out.partition("  --")[2].partition("ok: [localhost]")[0].splitlines()[1:]]
+        assert len(rows) >= 11 and set(rows) == {"ok"}, said.text
+        assert "8 allocatable = 2 GPUs × 4 slices" in said.words
+
+
+def _a_folder_says_the_same(stage: SharedGpus, folder: pathlib.Path) -> None:
+    """S4-07: what is rendered is what the playbook applied, also for kubectl."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    plane = stage.plane
+    assert len(module(device_plugin, plane.kubeconfig, documents=stage.documents(), render_to=str(folder))["files"]) == 6
+    difference = kubectl(plane, "diff", "-k", str(folder))
+    assert (difference.returncode, difference.stdout) == (0, ""), difference.stderr
+    applied = kubectl(plane, "apply", "-k", str(folder))
+    assert applied.returncode == 0, applied.stderr
+    assert kubectl(plane, "diff", "-k", str(folder)).returncode == 0
+    found = module(device_plugin, plane.kubeconfig, documents=stage.documents())
+    assert not found["changed"] and {one["result"] for one in found["objects"]} == {"unchanged"}
+    assert [(one["gpus"], one["capacity"]) for one in found["nodes"]] == [(2, 8)]
