@@ -18,14 +18,16 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
-from ansible_collections.tgp.gpu.plugins.modules import device_plugin
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import rights_of
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
+from ansible_collections.tgp.gpu.plugins.modules import device_plugin, fleet_diagnose
 
 from sandbox.gpu_stack import EXTENSIONS
 from sandbox.talos_api import NodeState, TalosApi
 from tests.build import built
 
 from . import objects
-from .accounts import Accounts
+from .accounts import SPACE, Accounts
 from .objects import GPU
 from .plane import Plane
 from .stage import Stage
@@ -84,9 +86,21 @@ def test_S4_10_from_an_empty_control_plane_to_pods_that_share_gpus(stage: Shared
     _a_folder_says_the_same(stage, tmp_path / "gpu-device-plugin")
 
 
+# Why diagnose.yml does without some of its rights here.
+UNUSED: dict[str, tuple[Right, ...]] = {
+    "claims are ConfigMaps here; tests/contract/act/test_claim_stores.py": (
+        Right("list", "gpunodeclaims", "tgp.io", SPACE),
+        Right("get", "customresourcedefinitions", "apiextensions.k8s.io", name="gpunodeclaims.tgp.io"),
+    ),
+    "documents are a file here; tests/cluster/test_crds.py": tuple(
+        Right("list", kind, "tgp.io") for kind in ("gpunodeclasses", "gpunodepools", "gpurequests")
+    ),
+}
+
+
 def _diagnosis_is_green(stage: SharedGpus, space: str) -> None:
-    """All checks, with the rights of the playbook and no other. The Talos API is the sandbox's, and the labels that Talos gives its Node are
-    written here."""
+    """All checks, with the rights of the playbook and no other; and every one of them is used, once a pod waits. The Talos API is the
+    sandbox's, and the labels that Talos gives its Node are written here."""
     marks = {f"extensions.talos.dev/{name}": version for name, version in EXTENSIONS.items()}
     node = stage.plane.patch(f"/api/v1/nodes/{stage.rack}", {"metadata": {"labels": marks}}, kind="merge")
     address = next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
@@ -100,6 +114,16 @@ def _diagnosis_is_green(stage: SharedGpus, space: str) -> None:
         rows = [line.split()[0] for line in said.out.partition("  --")[2].partition("ok: [localhost]")[0].splitlines()[1:]]
         assert len(rows) >= 11 and set(rows) == {"ok"}, said.text
         assert "8 allocatable = 2 GPUs × 4 slices" in said.words
+
+    large = {**objects.pod_spec(gpus=5, on=stage.rack), "tolerations": [{"operator": "Exists"}]}
+    path = f"/api/v1/namespaces/{space}/pods/{objects.pod(stage.plane, space, 'large', large)['metadata']['name']}"
+    stage.plane.until(lambda: stage.plane.get(path)["status"].get("conditions"), what="the scheduler to have looked")
+    waits = module(fleet_diagnose, stage.environment["KUBECONFIG"], pod=f"{space}/large")
+    assert waits["failed"] and "large" in waits["msg"] and "Insufficient nvidia.com/gpu" in waits["msg"], waits["msg"]
+    used = accounts.used("diagnose")
+    assert {one.right for one in used if not one.allowed} == set()
+    unused = {right for right in rights_of("diagnose") if not any(right.covers(one.right) for one in used)}
+    assert unused == {right for rights in UNUSED.values() for right in rights}
 
 
 def _a_folder_says_the_same(stage: SharedGpus, folder: pathlib.Path) -> None:

@@ -209,7 +209,7 @@ SOMETIMES: dict[str, tuple[Right, ...]] = {
     ),
 }
 BY_SSH = {"join_kubelet"}  # it needs a machine that is reached by SSH; tests/e2e/test_join_kubelet.py
-OTHERS = {"diagnose"}  # tests/cluster/test_diagnose_real.py runs its module
+OTHERS = {"diagnose"}  # it needs GPUs that pods share; tests/cluster/test_device_plugin_real.py
 
 
 def test_a_right_that_is_missing_is_named_and_the_run_does_what_it_may(stage: Manned, tmp_path: pathlib.Path) -> None:

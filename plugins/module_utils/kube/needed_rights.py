@@ -183,7 +183,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
     "validate": (*_LOOK, _BINDING, _PUBLISH),
-    "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _CREDENTIALS, _DOCUMENTS),
+    "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _DOCUMENTS),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),
     "archive": (_CLUSTER, *_RECORDS, _CLOSE),
