@@ -199,16 +199,19 @@ def test_a_machine_that_never_joins_is_given_back_with_its_reason(clean: Sandbox
     assert clean.left() == NOTHING
 
 
-def test_a_pool_in_which_no_machine_joins_is_exit_status_2(clean: Sandbox) -> None:
-    """None of the replacements joins either, until the pool is paused: the run says so, and nothing of them is left."""
+def test_L35_a_pool_in_which_no_machine_becomes_usable_is_exit_status_2(clean: Sandbox) -> None:
+    """The first machine does not boot and its replacements fail the acceptance test, until the pool is paused: the run says so, nothing of
+    them is left, and status.yml shows what is not rented again."""
     documents = demo_documents()
-    by_name(documents, "GPUNodePool", "training")["spec"]["registrationTimeout"] = "2m"
-    clean.behave({"kind": "never_boots", "times": 3})
+    by_name(documents, "GPUNodePool", "training")["spec"]["acceptance"] = {"test": "vectoradd", "timeout": "30m"}
+    clean.behave({"kind": "boot_error", "times": 1}, {"kind": "bad_gpu", "times": 3})
     earlier = {one["name"] for one in clean.ledger()}
-    result = clean.playbook("provision", documents=documents, extra_vars={"pool": "training"}).failed()
-    assert "terminated" in result.words
+    result = clean.playbook("provision", documents=documents, extra_vars={"pool": "training"})
+    assert result.rc == 2 and "terminated" in result.words, result.text
+    assert "acceptance test vectoradd failed: container gpu-0 ended with exit status 1" in result.words
     assert clean.left() == NOTHING
     assert {one["reason"] for one in clean.ledger() if one["name"] not in earlier} == {"FailedJoin"}
+    assert "acceptance test vectoradd failed" in clean.playbook("status", documents=documents).words
     clean.advance(7200)  # the pool is paused after so many
 
 
