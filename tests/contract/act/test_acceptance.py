@@ -13,6 +13,8 @@ import httpx
 import pytest
 
 from .rig import Cut, Killed, Rig, moment
+from .test_autoscale import ask, scale, state
+from .test_loop import Looping
 
 PODS = "/api/v1/namespaces/tgp-system/pods"
 
@@ -28,6 +30,20 @@ def pods(rig: Rig) -> list[dict[str, t.Any]]:
 
 def taints(rig: Rig) -> list[str]:
     return [taint["key"] for node in rig.nodes().values() for taint in node["spec"].get("taints") or ()]
+
+
+def openings(rig: Rig) -> list[str]:
+    """From now on, the Nodes that a write lets pods on."""
+    found: list[str] = []
+
+    def watch(request: httpx.Request) -> None:
+        if request.method == "PATCH" and request.url.path.startswith("/api/v1/nodes/"):
+            spec = json.loads(request.content).get("spec") or {}
+            if "taints" in spec and "tgp.io/initializing" not in [taint["key"] for taint in spec["taints"] or ()]:
+                found.append(request.url.path.rpartition("/")[2])
+
+    rig.watcher = watch
+    return found
 
 
 def test_L35_a_node_that_passes_takes_pods_and_its_claim_says_when(rig: Rig) -> None:
@@ -56,10 +72,7 @@ def test_L35_a_node_that_fails_never_takes_pods_and_its_host_is_not_rented_again
     rig = build()
     with_test(rig)
     rig.behave("bad_gpu", times=1)
-    opened: list[str] = []
-    rig.watcher = lambda request: (
-        opened.append(request.url.path) if request.method == "PATCH" and b'"taints":null' in request.content else None
-    )
+    opened = openings(rig)
     rented = rig.rent()
     (line,) = [one for one in rented["plan"]["plan"] if one["action"] == "launch"]
     assert line["detail"].endswith("acceptance: vectoradd, up to 1800 s")
@@ -82,6 +95,7 @@ def test_L35_a_node_that_fails_never_takes_pods_and_its_host_is_not_rented_again
     rig.rent()
     assert rig.claim()["offer"]["instance_type"] != offer["instance_type"]
     assert rig.join()["machines"][0]["result"] == "ready"
+    assert opened == list(rig.claims())
 
 
 @pytest.mark.parametrize(
@@ -208,3 +222,48 @@ def test_L35_without_a_test_no_pod_is_asked_for(rig: Rig) -> None:
     assert rig.join()["machines"][0]["result"] == "ready"
     assert [path for path in calls if path.startswith(PODS)] == []
     assert rig.claim()["accepted"] is None
+
+
+def test_L35_check_mode_names_the_test_and_makes_no_pod(rig: Rig) -> None:
+    """Of a machine that is yet to be rented, and of one whose node only lacks the test."""
+    with_test(rig)
+    ask(rig, "train")
+    before = rig.writes()
+    for plan in (rig.plan("provision", check=True, pools=["training"], nodes=1), rig.run("loop", check=True)):
+        (line,) = [one for one in plan["plan"] if one["action"] == "launch"]
+        assert line["detail"].endswith("acceptance: vectoradd, up to 1800 s")
+    assert rig.writes() == before
+
+    rig.rent()
+    rig.let_in(rig.claim()["token_id"])
+    rig.until(lambda: any(one["status"].get("allocatable", {}).get("nvidia.com/gpu") for one in rig.nodes().values()), "GPUs")
+    before = rig.writes()
+    rig.run("join", check=True)
+    assert rig.writes() == before and pods(rig) == [] and "tgp.io/initializing" in taints(rig)
+
+
+@pytest.mark.parametrize("playbook", ["autoscale", "loop"])
+def test_L35_autoscale_and_its_loop_do_what_provision_does(rig: Rig, playbook: str) -> None:
+    """A pod waits, the first machine fails its test, the second one passes, and only then the pod comes."""
+    with_test(rig)
+    rig.behave("bad_gpu", times=1)
+    opened = openings(rig)
+    ask(rig, "train", tolerations=[{"key": key, "operator": "Exists"} for key in ("gpu-node", "tgp.io/ephemeral")])
+
+    def looked() -> bool:
+        scale(rig)
+        rig.advance(10)
+        return state(rig, "train")[0] == "Running"
+
+    if playbook == "autoscale":
+        rig.until(looked, "the pod runs")
+    else:
+        Looping(rig).while_it_runs(lambda: rig.until(lambda: state(rig, "train")[0] == "Running", "the pod runs"))
+    assert rig.creates() == 2
+    (line,), claim = rig.ledger(), rig.claim()
+    assert (line["reason"], line["joined"]) == ("FailedJoin", False) and claim["accepted"]
+    assert opened == [claim["name"]]
+    (kept,) = rig.run("info")["blocked"]
+    assert (kept["reason"], kept["claim"]) == ("acceptance", line["name"])
+    rig.until(lambda: pods(rig) == [], "its pod goes")
+    rig.check_bill()
