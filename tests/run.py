@@ -102,6 +102,7 @@ def main() -> int:
     parser.add_argument("--unit", action="store_true", help="the level unit and nothing else, on two cores")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest")
     options = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's shell does not set it: with it each program compiles all that it imports
     chosen = [name for name in options.only.split(",") if name]
     if unknown := [name for name in chosen if name not in CHECKS]:
         parser.error(f"--only: there is no check {', '.join(unknown)}; checks are {', '.join(CHECKS)}")

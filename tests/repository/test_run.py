@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,20 @@ def test_a_check_that_there_is_not_is_an_error(only: str) -> None:
     assert done.returncode == 2
     assert "there is no check" in done.stderr and "checks are style, types, lint" in done.stderr
     assert done.stdout == ""
+
+
+def test_programs_keep_the_bytecode_of_what_they_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of what a playbook costs is else to compile again what the playbook before it compiled."""
+    seen: list[str | None] = []
+
+    def look() -> int:
+        seen.append(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+        return 0
+
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(run, "CHECKS", {"style": look})
+    monkeypatch.setattr(sys, "argv", ["run.py", "--only", "style"])
+    assert run.main() == 0 and seen == [None]
 
 
 def test_no_rule_of_ansible_lint_is_switched_off() -> None:
