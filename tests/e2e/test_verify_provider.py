@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.demo import listed_soon
+
 from .box import Sandbox
 from .conftest import Start
 
@@ -30,8 +32,8 @@ CUTS: dict[str, dict[str, t.Any]] = {
 
 
 @pytest.fixture(scope="module")
-def shared(start: Start) -> Sandbox:
-    return start(scenario="four-clouds")
+def shared(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
+    return start(scenario=listed_soon(tmp_path_factory.mktemp("scenario"), "four-clouds"))
 
 
 def verify(provider: str, **more: t.Any) -> dict[str, t.Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,11 +21,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.preflight.endpoint_check i
 from sandbox.running import Running
 from sandbox.talos_maintenance import Maintenance
 
+from ...fixtures.demo import listed_soon
 from ...fixtures.tls_door import TlsDoors
 from ...fixtures.wireguard_programs import HUB_FILE, HUB_PRIVATE, Programs
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "ansible_collections.tgp.gpu.plugins.modules"
+_SHOWN = 2000  # characters of each end of a failed task
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__")
 ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machines are switched off at last
     "fleet_validate",
@@ -80,9 +83,10 @@ VARIABLES = {
 }
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Running]:
-    sandbox = Running(tmp_path_factory.mktemp("sandbox"), speed=100)
+@pytest.fixture
+def running(tmp_path: Path) -> t.Iterator[Running]:
+    """A world of the test's own: what a play leaves that fails is not found by the next one."""
+    sandbox = Running(tmp_path / "sandbox", speed=100, scenario=listed_soon(tmp_path, "default"))
     yield sandbox
     sandbox.close()
 
@@ -98,8 +102,9 @@ def hub(tmp_path: Path) -> Programs:
 
 @pytest.fixture
 def control_planes(tmp_path: Path) -> t.Iterator[list[str]]:
-    """Addresses of this machine at which something speaks TLS on the port of trustd."""
-    doors, addresses = TlsDoors(tmp_path), ["127.0.71.1", "127.0.71.2", "127.0.71.3"]
+    """Addresses of this machine at which something speaks TLS on the port of trustd. Each process has its own."""
+    network = f"127.{64 + os.getpid() % 128}.{os.getpid() // 128 % 256}"
+    doors, addresses = TlsDoors(tmp_path), [f"{network}.{number}" for number in (1, 2, 3)]
     for address in addresses:
         doors.open(address, address=address, port=TRUSTD_PORT)
     yield addresses
@@ -109,8 +114,25 @@ def control_planes(tmp_path: Path) -> t.Iterator[list[str]]:
 def ansible_playbook(running: Running, folder: Path, *arguments: str, environment: t.Mapping[str, str] | None = None) -> str:
     given = {**(environment or running.environment), "ANSIBLE_NOCOLOR": "1"}
     run = subprocess.run(["ansible-playbook", *arguments], cwd=folder, env=given, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stdout + run.stderr
+    if run.returncode != 0:
+        pytest.fail(told_last(run.stdout, run.stderr, run.returncode), pytrace=False)
     return run.stdout + run.stderr
+
+
+def told_last(out: str, err: str, status: int) -> str:
+    """What a failed run printed, and its failed task once more at the end, which is kept where an output is cut."""
+    failed = [task for task in re.split(r"^(?=TASK \[)", out, flags=re.MULTILINE) if re.search(r"^fatal: ", task, re.MULTILINE)]
+    task = failed[-1].partition("\nPLAY RECAP")[0].rstrip() if failed else "none: see the first lines above"
+    shown = task if len(task) <= 2 * _SHOWN else f"{task[:_SHOWN]}\n[...]\n{task[-_SHOWN:]}"
+    return f"{out}{err}\nansible-playbook ended with {status}. The task that failed:\n{shown}"
+
+
+def test_the_task_that_failed_is_told_last() -> None:
+    one, two = "TASK [one] ***\nok: [localhost]\n\n", f"TASK [two] ***\nfatal: [localhost]: FAILED! => {{{'x' * 9000}}}\n"
+    told = told_last(f"PLAY [localhost]\n\n{one}{two}\nPLAY RECAP ***\nlocalhost : ok=1\n", "[WARNING]: w\n", 2)
+    assert "[WARNING]: w" in told and re.search(r"ended with 2\. The task that failed:\nTASK \[two\] [^T]+xx}$", told)
+    assert len(told.rpartition("that failed:")[2]) < 5000
+    assert told_last("", "ERROR! no such file\n", 4).startswith("ERROR! no such file\n\nansible-playbook ended with 4.")
 
 
 def test_every_module_has_its_place() -> None:
