@@ -11,6 +11,7 @@ runs just those checks.
 from __future__ import annotations
 
 import argparse
+import collections
 import os
 import shlex
 import shutil
@@ -18,18 +19,32 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing as t
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-# their worlds live in the tests' process; stories of chaos replace the clocks and threads of theirs, so they have a process of their own
-BESIDE = (
-    ("tests/unit", "tests/repository", "tests/contract"),
-    ("tests/chaos", "tests/mutation"),
-    ("tests/e2e/test_molecule.py", "tests/e2e/test_pages.py", "tests/e2e/test_readme.py"),  # so that both take as long
+Group = tuple[str, ...]  # arguments of one process of pytest
+PAGES: Group = ("tests/e2e/test_molecule.py", "tests/e2e/test_pages.py", "tests/e2e/test_readme.py")
+# one lane takes groups from the front, the other from the end: the long ones are outside, so that both end at about the same time.
+# Stories of chaos replace the clocks and threads of their process.
+LATER: tuple[Group, ...] = (
+    ("tests/e2e", *(f"--ignore={path}" for path in PAGES)),
+    PAGES,
+    ("tests/unit",),
+    ("tests/mutation",),
+    ("tests/repository",),
+    ("tests/chaos",),
+    ("tests/contract/act",),
+    ("tests/contract", "--ignore=tests/contract/act"),
+)
+# before them whatever is in none of them: the levels with programs of others, which live in real time
+GROUPS: tuple[Group, ...] = (
+    ("tests", *(f"--ignore={path}" for group in LATER for path in group if not path.startswith("--"))),
+    *LATER,
 )
 # what a newcomer runs of the slow levels: one machine's whole life by playbooks, and what rents, joins, drains and deletes against emulators
-SAMPLE_BESIDE = (
+SAMPLE_BESIDE: Group = (
     "tests/unit",
     "tests/repository",
     "tests/contract/act/test_call_budget.py",
@@ -39,8 +54,8 @@ SAMPLE_BESIDE = (
     "tests/contract/act/test_leftovers.py",
     "tests/contract/clouds/test_every_cloud.py",
 )
-SAMPLE = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py", "tests/e2e/test_molecule.py")
-UNIT_HALF = ["tests/unit/fleet", "tests/unit/lanes", "tests/unit/talos"]
+SAMPLE: Group = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py", "tests/e2e/test_molecule.py")
+UNIT_HALF = ("tests/unit/fleet", "tests/unit/lanes", "tests/unit/talos")
 PYTHON_FILES = ["plugins", "sandbox", "charts", "tests", "extensions"]
 
 
@@ -102,12 +117,14 @@ def main() -> int:
     parser.add_argument("--unit", action="store_true", help="the level unit and nothing else, on two cores")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest")
     options = parser.parse_args()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's shell does not set it: with it each program compiles all that it imports
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # a user's shell does not set it: with it each program compiles all that it imports
     chosen = [name for name in options.only.split(",") if name]
     if unknown := [name for name in chosen if name not in CHECKS]:
         parser.error(f"--only: there is no check {', '.join(unknown)}; checks are {', '.join(CHECKS)}")
     if options.unit:
-        return tests([], UNIT_HALF, (("tests/unit", *(f"--ignore={folder}" for folder in UNIT_HALF)),))
+        return tests([], (UNIT_HALF, ("tests/unit", *(f"--ignore={folder}" for folder in UNIT_HALF))))
     began = time.monotonic()
     building = plane() if options.all and not chosen else None
     failed = []
@@ -134,36 +151,68 @@ def main() -> int:
         if failed:
             print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)
         before = f"{(time.monotonic() - began) / 60:.1f}"
-        whole = (["tests", *(f"--ignore={level}" for levels in BESIDE for level in levels)], BESIDE)
-        lanes = whole if options.all else (list(SAMPLE), (SAMPLE_BESIDE,))
+        groups = GROUPS if options.all else (SAMPLE, SAMPLE_BESIDE)
         dearest = "50" if options.all else "0"
-        code = tests(options.pytest, *lanes, TGP_FAILED_CHECKS=",".join(failed), TGP_MINUTES_BEFORE=before, TGP_DEAREST=dearest)
+        code = tests(options.pytest, groups, TGP_FAILED_CHECKS=",".join(failed), TGP_MINUTES_BEFORE=before, TGP_DEAREST=dearest)
     return code or bool(failed)
 
 
-def tests(chosen: list[str], first: list[str], second: tuple[tuple[str, ...], ...], **environment: str) -> int:
-    """The chosen tests, or: ``second``, a process after the other, on the second core and with less claim to it, while ``first`` waits for
-    programs that live in real time. What ``second`` printed comes last."""
+def tests(chosen: list[str], groups: t.Sequence[Group], **environment: str) -> int:
+    """The chosen tests, or all groups."""
     command = [sys.executable, "-m", "pytest", "-q"]
     if chosen:
         return run(*command, *chosen, **environment)
-    with tempfile.TemporaryFile() as said:
-        nice = ["nice", "-n", "5"] if shutil.which("nice") else []
-        surroundings = {**os.environ, **environment}
-        each = "; ".join(f"{shlex.join([*nice, *command, *levels])} || failed=1" for levels in second)
-        script = ["sh", "-c", f"failed=0; {each}; exit $failed"]
-        beside = subprocess.Popen(script, cwd=ROOT, env=surroundings, stdout=said, stderr=subprocess.STDOUT)
+    return in_two_lanes([[*command, *group] for group in groups], {**os.environ, **environment})
+
+
+class Lane:
+    """Runs one program after the other until none is left. ``following`` takes the next one out of those that wait; ``codes`` are the exit
+    statuses so far."""
+
+    def __init__(self, following: t.Callable[[], list[str]], said: t.IO[bytes] | None, environment: dict[str, str]) -> None:
+        self._following, self._said, self._environment = following, said, environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self.codes: list[int] = []
+
+    def goes_on(self) -> bool:
+        """Begin the next program if the one before has ended; False when there is none."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return True
+            self.codes.append(self._process.returncode)
+            self._process = None
         try:
-            code = run(*command, *first, **environment)
-            code = beside.wait() or code
+            command = self._following()
+        except IndexError:
+            return False
+        self._process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=self._said, stderr=self._said)
+        return True
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def in_two_lanes(commands: t.Sequence[list[str]], environment: dict[str, str]) -> int:
+    """Run all commands, two at a time: one lane from the first on, the other, with less claim to the processor, from the last on. What the
+    second lane printed comes last. 0 if all of them ended with 0."""
+    waiting = collections.deque(commands)
+    nice = ["nice", "-n", "5"] if shutil.which("nice") else []
+    with tempfile.TemporaryFile() as said:
+        lanes = (Lane(waiting.popleft, None, environment), Lane(lambda: [*nice, *waiting.pop()], said, environment))
+        try:
+            while any([lane.goes_on() for lane in lanes]):  # a list: each lane is asked
+                time.sleep(0.1)
         finally:
-            beside.kill()
-        say(", ".join(level for levels in second for level in levels))
-        said.seek(0)
-        sys.stdout.flush()
-        shutil.copyfileobj(said, sys.stdout.buffer)
-        sys.stdout.flush()
-    return code
+            for lane in lanes:
+                lane.end()
+            say("what ran beside them")
+            said.seek(0)
+            sys.stdout.flush()
+            shutil.copyfileobj(said, sys.stdout.buffer)
+            sys.stdout.flush()
+    return int(any(code != 0 for lane in lanes for code in lane.codes))
 
 
 if __name__ == "__main__":

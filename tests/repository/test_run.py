@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -49,9 +50,37 @@ def test_no_rule_of_ansible_lint_is_switched_off() -> None:
     assert [name(path) for path in linted if re.search(r"#\s*noqa", path.read_text(encoding="utf-8"))] == []
 
 
+def groups_of(path: str) -> list[run.Group]:
+    """Those that run this file."""
+
+    def holds(group: run.Group, mark: str) -> bool:
+        return any(path == one or path.startswith(f"{one}/") for one in (each.removeprefix(mark) for each in group if mark in each))
+
+    chosen = [tuple(f"+{one}" if not one.startswith("--") else one for one in group) for group in run.GROUPS]
+    return [group for group in chosen if holds(group, "+") and not holds(group, "--ignore=")]
+
+
+def test_a_whole_run_runs_each_test_once() -> None:
+    files = [name(path) for path in below("tests", suffix=".py") if path.name.startswith("test_")]
+    assert len(files) > 300
+    assert {file: len(groups_of(file)) for file in files if len(groups_of(file)) != 1} == {}
+
+
 def test_the_levels_and_files_that_a_run_names_are_there() -> None:
-    named = [path for levels in (*run.BESIDE, run.SAMPLE, run.SAMPLE_BESIDE) for path in levels]
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    named = [path for group in (*run.GROUPS, run.UNIT_HALF, run.SAMPLE, run.SAMPLE_BESIDE) for path in group]
+    assert [path for path in named if not (ROOT / path.removeprefix("--ignore=")).exists()] == []
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 2, 4])
+def test_two_lanes_run_each_command_once_and_miss_no_failure(
+    wrong: int | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    commands = [
+        ["sh", "-c", f"echo said {number}; echo x >> {tmp_path}/{number}; exit {int(number == wrong)}"] for number in range(5)
+    ]
+    assert run.in_two_lanes(commands, dict(os.environ)) == int(wrong is not None)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys("01234", "x\n")
+    assert sorted(re.findall(r"said (\d)", capfd.readouterr().out)) == list("01234")
 
 
 def test_no_fast_test_compares_the_machines_clock() -> None:
