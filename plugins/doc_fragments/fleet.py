@@ -72,6 +72,15 @@ options:
       - Taken from E(TGP_RELEASE_TABLES) when not given.
     type: path
     version_added: 0.2.0
+  talosconfig:
+    description:
+      - A talosconfig, whose current context is used to ask nodes that run Talos for services, logs and modules. Role C(os:reader) is enough;
+        the version of the driver is shown to C(os:admin) alone.
+      - M(tgp.gpu.fleet_diagnose) asks GPU nodes. Modules that wait for machines ask one that did not join, for at most five seconds, before it
+        is terminated, and keep the answer in its evidence file (docs/how_to/diagnosis.md).
+      - Without one no Talos API is asked. Taken from E(TALOSCONFIG) when not given.
+    type: path
+    version_added: 0.3.0
   image_factory_url:
     description:
       - Address of the Image Factory, which is asked whether the extensions of a class's C(talosConfig.schematic) exist. Default is

@@ -11,13 +11,13 @@ description:
   - Looks at nodes, drivers, device plugins, RuntimeClass, GPUs that are shown, power limits, and at the pods that wait for GPUs. Prints one
     table with a remedy for everything that is wrong.
   - Without O(node), O(pool) and O(pod) it looks at all nodes with GPUs and all pods that wait for them.
-  - What cannot be read is C(unknown), with the reason, and stops nothing else.
+  - What cannot be read is C(unknown), with the reason, and stops nothing else. So are services and modules of Talos without O(talosconfig).
   - Changes nothing, but for the pods of O(gpu_test), which come and go. Fails with everything that is wrong, one sentence each.
 version_added: 0.3.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 requirements:
-  - h2 >= 4.1
+  - h2 >= 4.1 (for O(talosconfig))
 options:
   node:
     description: Look at this Node alone, and at the pods on it.
@@ -28,12 +28,6 @@ options:
   pod:
     description: Say of this pod alone, as namespace/name, why it does not run.
     type: str
-  talosconfig:
-    description:
-      - A talosconfig, whose current context is used to ask nodes that run Talos for modules, services and logs. Role C(os:reader) is
-        enough; the version of the driver is shown to C(os:admin) alone.
-      - Without one these checks are C(unknown). E(TALOSCONFIG) is used if this is not set.
-    type: path
   deep:
     description:
       - Also list the objects in the namespaces of the device plugins, and the sockets of device plugins on nodes that run Talos (for this
@@ -98,8 +92,6 @@ checks:
     code: {description: One word for programs. Empty where all is well., type: str, returned: always, sample: no_toolkit}
 """
 
-from ansible.module_utils.basic import env_fallback
-
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.operations.diagnose_gpus import diagnose_run
@@ -109,7 +101,6 @@ SPEC = dict(
         node=dict(type="str"),
         pool=dict(type="str"),
         pod=dict(type="str"),
-        talosconfig=dict(type="path", fallback=(env_fallback, ["TALOSCONFIG"])),
         deep=dict(type="bool", default=False),
         bundle=dict(type="path"),
         gpu_test=dict(type="bool", default=False),

@@ -15,6 +15,8 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - h2 >= 4.1 (for O(talosconfig))
 options:
   names:
     description: Only these claims. Empty means all that wait.

@@ -19,6 +19,8 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - h2 >= 4.1 (for O(talosconfig))
 options:
   interval:
     description: Seconds between two looks while pods wait or machines are on their way.

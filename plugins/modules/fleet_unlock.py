@@ -15,6 +15,8 @@ version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 options: {}
+requirements:
+  - h2 >= 4.1 (for O(talosconfig))
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes

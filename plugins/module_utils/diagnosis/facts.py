@@ -15,6 +15,18 @@ from ..model import Device, Instance, Lane, MeshKey, Node, Taint
 _EVERY_START = ("InvalidDiskCapacity",)  # warnings that a kubelet gives whenever it starts
 
 
+@dataclasses.dataclass(frozen=True)
+class SystemService:
+    """A service of Talos. ``state`` is its word (Running, Finished, Waiting, Failed), ``message`` its newest event."""
+
+    state: str
+    message: str = ""
+
+    @property
+    def well(self) -> bool:
+        return self.state in ("Running", "Finished", "Skipped")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class JoinRequest:
     """A certificate request. ``state`` is pending, approved, issued, denied or failed; ``node`` the node name it asks for;
@@ -76,7 +88,8 @@ class Findings:
     ``step`` is the last one reached, ``steps`` when each was first seen, ``message`` why the wait says it was not further, ``hopeless``
     why it was given up before its time. ``console`` is None where the cloud shows none. ``token_expires`` is when the API server deletes
     the token by itself. ``namesakes`` are young devices that no claim explains. ``stale``: the Node is older than the launch.
-    ``talos_api`` is what the control plane got at port 50000 of the Node; ``schematic`` the image that was ordered.
+    ``talos_api`` is what the control plane got at port 50000 of the Node; ``schematic`` the image that was ordered. ``services`` are those
+    of Talos by their id, None where they were not read, and ``service_logs`` the newest lines of some of them.
     """
 
     name: str
@@ -121,6 +134,8 @@ class Findings:
     server_version: str = ""
     schematic: str = ""
     talos_api: str = ""
+    services: t.Mapping[str, SystemService] | None = None
+    service_logs: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     endpoint: str = ""
     unread: tuple[tuple[str, str], ...] = ()
 

@@ -10,11 +10,12 @@ called unknown, together with what was looked at.
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 from ..model import Lane
 from . import boot, join, mesh
 from . import node as diagnosis_node
-from .facts import Findings, ProbableCause
+from .facts import Findings, ProbableCause, SystemService
 
 _RULES = (
     *diagnosis_node.TESTED,
@@ -88,7 +89,14 @@ def looked_at(findings: Findings) -> tuple[str, ...]:
         lines.append(f"system pods: {broken or ('none in trouble' if findings.pods_read else unread.get('pods', 'not asked'))}")
     if findings.events_read or "events" in unread:
         lines.append(f"events: {_events(findings) if findings.events_read else unread['events']}")
+    if findings.services is not None or "services" in unread:
+        lines.append(f"services of Talos: {unread['services'] if findings.services is None else _services(findings.services)}")
     return tuple(lines)
+
+
+def _services(services: t.Mapping[str, SystemService]) -> str:
+    unwell = "; ".join(f"{name} {one.state}: {one.message}".rstrip(": ") for name, one in services.items() if not one.well)
+    return unwell or f"{len(services)}, all running or finished"
 
 
 def _events(findings: Findings) -> str:

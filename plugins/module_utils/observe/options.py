@@ -31,6 +31,7 @@ TALOS_SPEC: dict[str, t.Any] = dict(
     talos_version=dict(type="str"),
     talosctl=dict(type="bool"),
     release_tables=dict(type="path", fallback=(env_fallback, ["TGP_RELEASE_TABLES"])),
+    talosconfig=dict(type="path", fallback=(env_fallback, ["TALOSCONFIG"])),
     image_factory_url=dict(type="str", fallback=(env_fallback, ["IMAGE_FACTORY_URL"])),
     mesh_login_server=dict(type="str"),
 )

@@ -13,11 +13,10 @@ from ..core.events import render
 from ..core.task import Task
 from ..diagnosis.evidence.bundle import write_bundle
 from ..diagnosis.evidence.gpus import GpuCollector, Subject
-from ..diagnosis.evidence.talos_node import TalosNodes
+from ..diagnosis.evidence.talos_node import TalosNodes, reader_of
 from ..diagnosis.gpus.facts import ClusterGpus, GpuCheck, GpuTestRun
 from ..diagnosis.gpus.report import diagnose_gpus, problems, rows
 from ..observe.context import Context, open_context
-from ..talos.api.reader import NodeReader, access_of
 from .gpu_test import node_to_test, run_tests
 
 _COLUMNS = {"mark": "", "subject": "subject", "check": "check", "seen": "seen, and what to do"}
@@ -71,12 +70,11 @@ def _tests(context: Context, cluster: ClusterGpus) -> tuple[GpuTestRun, ...] | N
 
 def _talos(task: Task) -> tuple[TalosNodes | None, str]:
     """How Talos nodes are asked, or why they are not. A talosconfig that cannot be used stops nothing else."""
-    path = task.params.get("talosconfig")
-    if not path:
+    if not task.params.get("talosconfig"):
         name = task.called("talosconfig")
         return None, f"no talosconfig is given ({name}, or the environment variable TALOSCONFIG): its Talos API was not asked"
     try:
-        return TalosNodes(NodeReader(access_of(path))), ""
+        return TalosNodes(reader_of(task)), ""
     except TgpError as error:
         return None, f"its Talos API was not asked: {error}"
 

@@ -7,6 +7,7 @@ diagnosis, is printed, and stays in a file. Whatever cannot be asked is named; n
 from __future__ import annotations
 
 import dataclasses
+import threading
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ from datetime import datetime, timedelta
 from ...core.errors import LockLost, TgpError
 from ...core.redact import redact, redact_foreign
 from ...kube import bootstrap_tokens, csr
-from ...model import Claim, Device, Lane
+from ...model import Claim, Device, Lane, Node
 from ...observe.context import Context
 from ...planner.claims.record import mesh_tags
 from ...planner.cost.cost import claim_cost
@@ -29,10 +30,12 @@ from ..rules import Diagnosis, diagnose
 from ..view import screen, steps_of
 from .files import save
 from .node import events_of, node_and_conditions, refused, requests_of, system_pods_in_trouble, token_exists
+from .talos_node import reader_of, services_of
 
 _WORKERS = 16
 _ODD = (TgpError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)  # answers that nobody foresaw
 _LINES, _LONGEST = 200, 400  # of a console: lines kept, characters of each
+_ASKING = 5.0  # seconds in which a machine's Talos API is asked; it costs money meanwhile
 _T = t.TypeVar("_T")
 
 
@@ -93,6 +96,7 @@ class _Collector:
     def __init__(self, context: Context, devices: t.Callable[[], t.Sequence[Device] | None]) -> None:
         self._context, self._devices = context, devices
         self._started = context.clock.now()
+        self._talos_silent = threading.Event()
 
     def explain_if_possible(self, claim: Claim, end: JoinEnd) -> Explained | None:
         try:
@@ -138,6 +142,8 @@ class _Collector:
         facts |= self._mesh(claim, ask)
         if claim.lane is not Lane.SERVICE:
             facts |= self._cluster(claim, ask)
+        if claim.lane is Lane.TALOS and self._context.task.params.get("talosconfig"):
+            facts |= self._talos(claim, facts, unread)
         return Findings(
             name=claim.node_name or claim.name,
             now=self._context.clock.now(),
@@ -244,6 +250,39 @@ class _Collector:
             "talos_api": refused(kube, name) if claim.lane is Lane.TALOS and node is not None and not stale else "",
             "endpoint": str(context.task.params.get("control_plane_endpoint") or ""),
         }
+
+    def _talos(self, claim: Claim, facts: t.Mapping[str, t.Any], unread: dict[str, str]) -> dict[str, t.Any]:
+        """What Talos on the machine says of its services. One that falls silent is asked for no longer than the limit, and none after it,
+        so that many that fail together are not terminated much later."""
+        try:
+            reader = reader_of(self._context.task, _ASKING / 2)
+        except TgpError as error:
+            unread["services"] = f"not asked: {str(error)[:200]}"
+            return {}
+        addresses = addresses_of(claim, facts.get("device"), None if facts.get("stale") else facts.get("node"))
+        why_not = self._why_not_asked(claim, facts, addresses)
+        if why_not:
+            unread["services"] = f"not asked: {why_not}"
+            return {}
+        seen = services_of(reader, addresses, _ASKING)
+        if seen.services is None and seen.seconds >= _ASKING / 2:
+            self._talos_silent.set()
+        unread.update(seen.unread)
+        logs = {name: console_lines("\n".join(lines)) for name, lines in seen.logs.items()}
+        return {"services": seen.services, "service_logs": logs}
+
+    def _why_not_asked(self, claim: Claim, facts: t.Mapping[str, t.Any], addresses: t.Sequence[str]) -> str:
+        if facts["instance_listed"] and facts["instance"] is None:
+            return f"{claim.cloud} does not list the machine"
+        if not addresses:
+            return "no address of the machine is known"
+        return "another machine did not answer in time" if self._talos_silent.is_set() else ""
+
+
+def addresses_of(claim: Claim, device: Device | None, node: Node | None) -> list[str]:
+    """Where the control plane may reach the machine: in the mesh, as its Node says, at its cloud's address."""
+    listed = [*(device.addresses if device else ()), *(node.addresses if node else ()), claim.ip]
+    return [address for address in dict.fromkeys(listed) if address[:1].isdigit() or ":" in address]
 
 
 def _times(claim: Claim, end: JoinEnd, requests: t.Iterable[JoinRequest]) -> dict[str, datetime]:

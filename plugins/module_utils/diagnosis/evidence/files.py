@@ -79,17 +79,23 @@ def _written(file: os.DirEntry[str]) -> float:
 
 
 def _bounded(content: dict[str, t.Any]) -> str:
-    """The JSON text; the oldest half of the console goes until it is small enough, then the Node's annotations."""
+    """The JSON text; the oldest half of console and logs goes until it is small enough, then the Node's annotations."""
     while True:
         text = json.dumps(redact_all(plain(content)), indent=1, sort_keys=True) + "\n"
-        console = content["findings"].get("console") or ()
-        node = content["findings"].get("node") or {}
-        if len(text.encode()) <= BIGGEST or not (console or node.get("annotations")):
+        findings = content["findings"]
+        console, logs = findings.get("console") or (), findings.get("service_logs") or {}
+        node = findings.get("node") or {}
+        if len(text.encode()) <= BIGGEST or not (console or any(logs.values()) or node.get("annotations")):
             return text
-        if console:
-            content["findings"]["console"] = console[(len(console) + 1) // 2 :]
+        if console or any(logs.values()):
+            findings["console"] = console and _newest_half(console)
+            findings["service_logs"] = {name: _newest_half(lines) for name, lines in logs.items()}
         else:
             node["annotations"] = {}  # others may have put anything there
+
+
+def _newest_half(lines: t.Sequence[str]) -> t.Sequence[str]:
+    return lines[(len(lines) + 1) // 2 :]
 
 
 def plain(value: t.Any) -> t.Any:

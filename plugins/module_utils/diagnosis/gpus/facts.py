@@ -14,7 +14,7 @@ import typing as t
 from ...model import Node, Placement, Pod
 from ...model.labels import DEVICE_PLUGIN_CONFIG_LABEL
 from ...model.resources import NVIDIA_GPU, SHARED_GPU_PREFIX
-from ..facts import EventSeen
+from ..facts import EventSeen, SystemService
 
 OK, WARN, NO, UNKNOWN = "ok", "warn", "NO", "unknown"
 Unread = tuple[tuple[str, str], ...]
@@ -33,14 +33,6 @@ class GpuCheck:
 
 
 # ---- a node
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SystemService:
-    """A service of Talos. ``state`` is its word (Running, Finished, Waiting, Failed), ``message`` its newest event."""
-
-    state: str
-    message: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
