@@ -19,6 +19,17 @@ version_added: 0.2.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 options:
+  state:
+    description:
+      - V(present) installs the device plugin.
+      - V(absent) removes what this module has applied with either profile, by name and by the label C(app.kubernetes.io/managed-by=tgp.gpu).
+        Device plugins of others stay. So does a namespace in which something of others is.
+      - With V(absent) only O(force), O(timeout), O(helm) and the options of the cluster are used, and O(render_to) is refused. It ends with
+        the reason while pods use GPUs of the plugin, unless O(force=true).
+    type: str
+    choices: [present, absent]
+    default: present
+    version_added: 0.3.0
   profile:
     description:
       - V(standalone) installs the device plugin alone.
@@ -147,7 +158,9 @@ options:
         type: str
         default: nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04
   timeout:
-    description: Seconds to wait for the plugin and the nodes' GPUs. With V(0) nothing is waited for.
+    description:
+      - Seconds to wait for the plugin and the nodes' GPUs. With V(0) nothing is waited for.
+      - With O(state=absent) for the end of the namespace.
     type: int
     default: 300
   render_to:
@@ -157,6 +170,7 @@ options:
     description:
       - Install although another device plugin exists, take over fields of objects that another field manager owns, and replace files of
         O(render_to) that differ.
+      - With O(state=absent) also while pods use GPUs of the plugin.
     type: bool
     default: false
 requirements:
@@ -170,6 +184,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
+- name: Take away what an earlier run installed, to install another profile
+  tgp.gpu.device_plugin:
+    state: absent
+    force: true # also while pods use GPUs
+
 - name: Whole GPUs, and a quarter of one for each pod on nodes with the label nvidia.com/device-plugin.config=quarters
   tgp.gpu.device_plugin:
     profile: standalone
@@ -195,7 +214,7 @@ profile:
   type: str
   returned: always
 objects:
-  description: The objects of the device plugin. Empty with O(render_to).
+  description: The objects of the device plugin; with O(state=absent) those that were removed. Empty with O(render_to).
   type: list
   elements: dict
   returned: always
@@ -248,10 +267,12 @@ from ..module_utils.device_plugin.gpu_operator import AUTO, CHART, OPERATOR, REP
 from ..module_utils.device_plugin.install import install_device_plugin
 from ..module_utils.device_plugin.manifests import IMAGE
 from ..module_utils.device_plugin.power_limits import IMAGE as POWER_LIMIT_IMAGE
+from ..module_utils.device_plugin.remove import remove_device_plugin
 from ..module_utils.kube.auth.credentials import CLUSTER_SPEC
 
 SPEC = dict(
     argument_spec=dict(
+        state=dict(type="str", choices=["present", "absent"], default="present"),
         profile=dict(type="str", choices=[AUTO, STANDALONE, OPERATOR], default=AUTO),
         replicas=dict(type="int"),
         config=dict(type="raw"),
@@ -297,7 +318,7 @@ SPEC = dict(
 
 
 def run(task: Task) -> dict:
-    return install_device_plugin(task)
+    return remove_device_plugin(task) if task.params["state"] == "absent" else install_device_plugin(task)
 
 
 if __name__ == "__main__":

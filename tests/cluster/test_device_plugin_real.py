@@ -140,3 +140,8 @@ def _a_folder_says_the_same(stage: SharedGpus, folder: pathlib.Path) -> None:
     found = module(device_plugin, plane.kubeconfig, documents=stage.documents())
     assert not found["changed"] and {one["result"] for one in found["objects"]} == {"unchanged"}
     assert [(one["gpus"], one["capacity"]) for one in found["nodes"]] == [(2, 8)]
+    absent = {"documents": stage.documents(), "state": "absent", "force": True}
+    gone = module(device_plugin, plane.kubeconfig, **absent)
+    assert [one["kind"] for one in gone["objects"]] == ["DaemonSet", "Service", "ConfigMap", "RuntimeClass", "Namespace"], gone
+    assert plane.find("/api/v1/namespaces/gpu-device-plugin") is None
+    assert not module(device_plugin, plane.kubeconfig, **absent)["changed"]

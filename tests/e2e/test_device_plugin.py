@@ -55,3 +55,7 @@ def test_from_nothing_to_eight_of_two_gpus(sandbox: Sandbox) -> None:
     again = sandbox.playbook("device_plugin", documents=shared_gpus()).succeeded()
     assert again.count("changed") == 0 and sandbox.writes() == before
     assert "rack-1" in again.text and "8 nvidia.com/gpu" in again.text
+
+    assert sandbox.playbook("device_plugin", extra_vars={"state": "absent"}).succeeded().count("changed") == 1
+    gone = sandbox.playbook("device_plugin", extra_vars={"state": "absent"}).succeeded()
+    assert gone.count("changed") == 0 and "Nothing of this collection's device plugin" in gone.text

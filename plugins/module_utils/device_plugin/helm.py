@@ -31,6 +31,15 @@ def install_release(task: Task, chart: Chart, values: Json) -> bool:
     return True
 
 
+def uninstall_release(task: Task, program: str) -> bool:
+    """Whether the release was, or in check mode would be, removed. Definitions of kinds stay, as Helm leaves them."""
+    if not json.loads(_helm(task, program, "list", "--all", "--filter", f"^{RELEASE}$", "--output", "json")):
+        return False
+    if not task.check_mode:
+        _helm(task, program, "uninstall", RELEASE)
+    return True
+
+
 def _is_there(task: Task, program: str, chart: Chart, values: Json) -> bool:
     listed = json.loads(_helm(task, program, "list", "--filter", f"^{RELEASE}$", "--output", "json"))
     deployed = bool(listed) and listed[0].get("status") == "deployed" and str(listed[0].get("chart")).endswith(f"-{chart.version}")

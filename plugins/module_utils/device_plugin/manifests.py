@@ -35,6 +35,7 @@ from .power_limits import NAMESPACE, PowerLimits, power_limit_objects
 
 NAME = "nvidia-device-plugin"
 CONFIG_MAP = f"{NAME}-config"
+METRICS_SERVICE = f"{NAME}-metrics"
 RUNTIME_CLASS = "nvidia"
 MANAGER = "tgp.gpu"
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
@@ -123,7 +124,7 @@ def _service() -> Json:
         "selector": {APP_NAME_LABEL: NAME},
         "ports": [{"name": "metrics", "port": METRICS_PORT, "protocol": "TCP", "targetPort": METRICS_PORT}],
     }
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(f"{NAME}-metrics"), "spec": spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _meta(METRICS_SERVICE), "spec": spec}
 
 
 def _daemon_set(options: PluginOptions, config: PluginConfig) -> Json:

@@ -126,6 +126,61 @@ def test_S4_27_nothing_is_installed_beside_another_plugin(run: t.Callable[..., J
     assert set(results(run(replicas=4, force=True)).values()) == {"created"}
 
 
+def test_what_was_applied_goes_and_what_others_have_stays(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    """Refused while a pod of its node has a GPU; those on nodes of other plugins, and finished ones, do not count."""
+    cluster.node("n1", labels=GPU_NODE)
+    cluster.node("n2")
+    run(replicas=4, timeout=0, power_limits=power_limits(watts={"Tesla T4": 65}), configs={"whole": 1})
+    cluster.must("POST", OTHERS, plugin_of_others.manifest())
+    cluster.clock.sleep(20)
+    ready(cluster, 8)
+    for name, node, phase in (("job", "n1", "Running"), ("elsewhere", "n2", "Running"), ("over", "n1", "Succeeded")):
+        limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}}
+        spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", **limits}]}
+        cluster.must("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
+        cluster.must("PATCH", f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
+    before = cluster.writes()
+    told = run(state="absent")
+    assert told["failed"] and told["msg"].count("pod default/") == 1 and "pod default/job on node n1" in told["msg"]
+    assert "force=true" in told["msg"] and cluster.writes() == before
+    foreseen = run(state="absent", force=True, check=True)
+    assert cluster.writes() == before and len(foreseen["diff"]) == len(foreseen["objects"]) == 8
+    assert all(one["after"] == "" and one["before"] for one in foreseen["diff"])
+    assert results(run(state="absent", force=True, timeout=1)) == results(foreseen) and set(results(foreseen).values()) == {
+        "removed"
+    }
+    assert "deletionTimestamp" in t.cast("Json", cluster.read("/api/v1/namespaces/gpu-device-plugin"))["metadata"], (
+        "no kubelet ends its pods"
+    )
+    assert cluster.read("/apis/node.k8s.io/v1/runtimeclasses/nvidia") is None
+    assert len(cluster.must("GET", OTHERS)["items"]) == 1
+    before = cluster.writes()
+    again = run(state="absent")
+    assert not again["changed"] and again["objects"] == again["diff"] == [] and cluster.writes() == before
+    assert "kubectl delete -k" in run(state="absent", render_to="/nowhere")["msg"]
+
+
+def test_a_namespace_and_a_runtime_class_that_others_use_stay(run: t.Callable[..., Json], cluster: Cluster) -> None:
+    run(replicas=4, timeout=0)
+    exporter = {**plugin_of_others.manifest(), "metadata": {"name": "exporter", "namespace": NAMESPACE}}
+    exporter["spec"]["template"]["spec"]["runtimeClassName"] = "nvidia"
+    cluster.must("POST", SETS, exporter)
+    gone = results(run(state="absent"))
+    assert set(gone) == {
+        "DaemonSet nvidia-device-plugin",
+        "ConfigMap nvidia-device-plugin-config",
+        "Service nvidia-device-plugin-metrics",
+    }
+    assert not run(state="absent")["changed"] and cluster.read(SETS)["items"]  # type: ignore[index]
+    cluster.must("DELETE", f"{SETS}/exporter")
+    foreign = {"metadata": {"name": "tokens"}, "stringData": {"a": "b"}}
+    cluster.must("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", foreign)
+    assert set(results(run(state="absent"))) == {"RuntimeClass nvidia"}
+    cluster.must("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/tokens")
+    assert set(results(run(state="absent"))) == {"Namespace gpu-device-plugin"}
+    assert cluster.read("/api/v1/namespaces/gpu-device-plugin") is None
+
+
 def test_S4_08_S4_10_it_waits_until_the_node_shows_gpus_times_replicas(run: t.Callable[..., Json], cluster: Cluster) -> None:
     cluster.node("n1", labels=GPU_NODE)
     late = run(replicas=4, timeout=20)
@@ -176,6 +231,7 @@ env >>{folder}/environment
 case "$1 $2" in
   "list "*) [ -f {folder}/values ] && echo '[{{"chart":"gpu-operator-v26.7.0","status":"deployed"}}]' || echo '[]' ;;
   "get values") cat {folder}/values ;;
+  "uninstall "*) rm {folder}/values ;;
   "upgrade --install")
     while [ "$1" != --values ]; do shift; done
     {python} -c 'import json,sys,yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))' "$2" >{folder}/values ;;
@@ -212,6 +268,9 @@ def test_profile_operator_calls_helm_when_something_differs(
     refused = run(**given)
     assert refused["failed"] and "kubectl delete runtimeclass nvidia" in refused["msg"]
     assert run(replicas=4, timeout=0)["profile"] == "standalone", "auto keeps what is installed"
+    removed = results(run(state="absent", helm=str(helm)))
+    assert {"HelmRelease gpu-operator", "Namespace gpu-operator", "Namespace gpu-device-plugin"} <= set(removed)
+    assert not (tmp_path / "values").exists() and not run(state="absent", helm="/nowhere/helm")["changed"]
 
 
 def test_the_folder_of_the_operator_has_its_values_and_a_release_for_flux(run: t.Callable[..., Json], tmp_path: Path) -> None:
