@@ -31,6 +31,7 @@ from . import (
 )
 from .clock import SimClock
 from .cluster import Cluster
+from .dcgm_exporter import DcgmExporters
 from .faults import Faults, FaultyApp
 from .hub import Hub
 from .kube import KubeApi, KubeServer, serve
@@ -108,9 +109,11 @@ class Box:
         self.world.tailnet = self.tailnet
         self.apps: dict[str, App] = {name: self._wrap(make(self.world), name) for name, make in EMULATORS.items()}
         self.kube: KubeApi | None = None
+        self.exporters: DcgmExporters | None = None
         if cluster is None:
             # nodes are declared lost by the world itself: after a leap of the clock no heartbeat could be in time
             self.kube = KubeApi(self.world.clock, seed=seed, node_grace=None)
+            self.exporters = DcgmExporters(self.kube)
             self.apps[KUBERNETES] = self._wrap(NodePorts(self.kube.app, self.world), KUBERNETES)
             cluster = self._in_process(self.kube)
         self.cluster = cluster

@@ -13,6 +13,7 @@ import flask
 
 from . import strangers
 from .behaviour import Behaviour
+from .dcgm_exporter import FAULTS
 from .faults import Fault
 from .market import MarketError, offers, set_price, set_stock
 from .mesh_proxy import set_busy
@@ -96,6 +97,7 @@ def app(box: Box) -> flask.Flask:
         return clock()
 
     _machine_levers(flask_app, box)
+    _gpu_levers(flask_app, box)
     _stranger_levers(flask_app, box)
     _device_levers(flask_app, box)
     _market_levers(flask_app, box)
@@ -132,6 +134,30 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
         else:
             box.machines.strike(machine, "crash" if what == "kill" else "vanish")
         return machine_picture(machine, box.world.clock.now())
+
+
+def _gpu_levers(flask_app: flask.Flask, box: Box) -> None:
+    """How much the GPUs of a node are used, as its dcgm-exporter says it (sandbox/dcgm_exporter.yml)."""
+
+    @flask_app.post("/gpus/<node>")
+    def use(node: str) -> t.Any:
+        body = flask.request.get_json(force=True)
+        wanted = body if isinstance(body, dict) else {}
+        percent = wanted.get("percent", [])
+        shaped = isinstance(percent, list) and all(_is_number(one) and 0 <= one <= 100 for one in percent)
+        fault, mig = wanted.get("fault", ""), wanted.get("mig", False)
+        if (
+            not wanted
+            or set(wanted) - {"percent", "fault", "mig"}
+            or not shaped
+            or fault not in ("", *FAULTS)
+            or not isinstance(mig, bool)
+        ):
+            return refuse(400, f'send {{"percent": [40, 0]}}, "mig": true, or a "fault": {", ".join(FAULTS)}')
+        if box.exporters is None:
+            return refuse(409, "this world has no cluster of its own, so no exporter")
+        box.exporters.use(node, *percent, mig=mig, fault=fault)
+        return {"node": node, "percent": percent, "mig": mig, "fault": fault}
 
 
 def _stranger_levers(flask_app: flask.Flask, box: Box) -> None:

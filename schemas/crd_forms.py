@@ -89,12 +89,12 @@ FORMS: dict[str, list[Rule]] = {
     "amount": [*_DOLLARS, _BUDGET],
     **dict.fromkeys(
         ("persistentKeepalive", "unhealthyTimeout", "minAge", "drainTimeout", "registrationTimeout", "terminationGracePeriod",
-         "scaleUpDelay", "minDuration", "duration", "timeout"),
+         "scaleUpDelay", "minDuration", "duration", "timeout", "window"),
         [_duration(""), _NEVER],
     ),
     **dict.fromkeys(("consolidateAfter", "expireAfter", "maxLifetime", "idleTimeout"), [_duration(', or "Never"')]),
     **dict.fromkeys(("minGpuMemory", "minMemory", "minDisk"), [_MEMORY]),
-    **dict.fromkeys(("spotDiscountMin", "minReliability", "expireJitter", "utilizationThreshold", "replaceCheaperPercent"), _PERCENT),
+    **dict.fromkeys(("spotDiscountMin", "minReliability", "expireJitter", "utilizationThreshold", "replaceCheaperPercent", "below"), _PERCENT),
     "bidMargin": _share(r"(900|[0-8]?[0-9]?[0-9]) ?%?|(900[.]0+|[0-8]?[0-9]?[0-9][.][0-9]+) ?%", 900),
     "nodes": [_NODES],
 }  # fmt: skip

@@ -12,7 +12,13 @@ import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import RESERVED_LABELS, RESERVED_TAINTS
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import IDLE_ONLY, NODES_ONLY
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
+    IDLE_ONLY,
+    NODES_ONLY,
+    PORT_OF_NODE,
+    PORT_OF_SERVICE,
+    PROBE_WAYS,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     GPU_MEMORY_LABEL,
     PROVIDER_LABEL,
@@ -269,9 +275,14 @@ _NODE_POOL: Rules = {
         ),
         *_nodes_only(inner=False),
         rule(
-            f"{_SERVES} || !({has('disruption.idleProbe')})",
-            "is for lane service only: a node is idle by its pods (idleMode). Remove it.",
-            at=".disruption.idleProbe",
+            f"!({_SERVES} && {has('disruption.idleProbe.port')})",
+            PORT_OF_SERVICE,
+            at=".disruption.idleProbe.port",
+        ),
+        rule(
+            f"{_SERVES} || !({has('disruption.idleProbe')}) || has(self.disruption.idleProbe.url) == has(self.disruption.idleProbe.port)",
+            PORT_OF_NODE,
+            at=".disruption.idleProbe.port",
         ),
         *(
             rule(
@@ -358,12 +369,17 @@ _NODE_POOL: Rules = {
             "has no effect without expireAfter. Give expireAfter, or remove it.",
             at=".expireJitter",
         ),
+        rule(
+            "!has(self.idleUtilization) || (has(self.idleSignal) && self.idleSignal != 'pods')",
+            "has no effect with idleSignal: pods. Set idleSignal to utilization or both, or remove it.",
+            at=".idleUtilization",
+        ),
     ],
     "spec.acceptance": _ACCEPTANCE,
     "spec.disruption.idleProbe": [
         rule(
-            "has(self.url) || has(self.command)",
-            "needs exactly one of url (a path of the service) and command (run on the controller).",
+            "has(self.url) != has(self.command)",
+            PROBE_WAYS,
         ),
     ],
     "spec.disruption.budgets[]": [

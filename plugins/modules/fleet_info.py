@@ -49,6 +49,8 @@ machines:
     - One entry per machine with its claim, instance, device and node.
     - For services (lane C(service)) also C(endpoint), the address and port where the health path is asked, and C(healthy), which is null
       when it is unknown.
+    - C(utilization) is the use of its busiest GPU, or V(unknown) with the reason in C(utilization_unknown). Both are empty where no pool goes
+      by it (C(idleSignal)).
   type: list
   elements: dict
   returned: always

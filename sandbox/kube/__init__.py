@@ -28,6 +28,7 @@ KNOWN_GAPS: tuple[str, ...] = (
     "admission webhooks and aggregated APIs do not exist.",
     "Answers are JSON only; protobuf is read for the kinds that kubectl create and kubectl auth send; no CBOR, no HTTP/2.",
     "pods/log shows what the world says that a pod printed (KubeApi.pod_logs), since nothing runs; it is not followed.",
+    "pods/proxy answers GET, and by the programs that the world adds (KubeApi.pod_servers); services/proxy does not exist.",
     "pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale of built-in kinds do not exist.",
     "ServiceAccount tokens, TokenReview, SubjectAccessReview, impersonation and audit do not exist; anonymous requests are 401.",
     "RBAC knows rules, bindings and resourceNames, but no non-resource URLs, no aggregation and no escalation check.",

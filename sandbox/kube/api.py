@@ -24,6 +24,7 @@ from .controllers import Controllers
 from .kinds import Strategies
 from .objects import Objects
 from .paging import Pages
+from .pod_proxy import PodServer
 from .rbac import BINDINGS, ROLES, Authorizer
 from .request import Request
 from .resources import Registry
@@ -72,6 +73,7 @@ class KubeApi:
         self.admin_token = admin_token or f"admin-{rng.getrandbits(128):032x}"
         self.tokens[self.admin_token] = Identity("kubernetes-admin", frozenset({"system:masters", "system:authenticated"}))
         self.pod_logs: dict[tuple[str, str], str] = {}
+        self.pod_servers: list[PodServer] = []
         self._routes = Routes(self)
         self._controllers = Controllers(self, node_grace)
         self._furnish(cluster_uid)

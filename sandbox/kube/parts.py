@@ -12,6 +12,7 @@ from .auth import Identity
 from .objects import Objects
 from .paging import Pages
 from .pki import Authority
+from .pod_proxy import PodServer
 from .rbac import Authorizer
 from .resources import Registry, Resource
 from .store import Store
@@ -30,6 +31,7 @@ class Parts(t.Protocol):
     pages: Pages
     itself: Identity
     pod_logs: dict[tuple[str, str], str]
+    pod_servers: list[PodServer]
 
     @property
     def strategies(self) -> t.Callable[[Resource], Strategy]:

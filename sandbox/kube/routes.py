@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import discovery, scale
+from . import discovery, pod_proxy, scale
 from .auth import Call, Identity
 from .crd import unknown
 from .disruption import Budgets
@@ -57,6 +57,8 @@ class Routes:
             return _answer(200, described)
         if self._unknown(plain_path):
             return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        if (through := pod_proxy.proxied(request.path)) is not None:
+            return self._proxy(through, request, identity)
         found = target(self.api.registry, request.path)
         if not found.resource.stored:
             return self._review(found, request, identity)
@@ -220,6 +222,16 @@ class Routes:
             item, created = self.api.objects.replace(resource, namespace, name, body, call, "status" if sub == "finalize" else sub)
             return Answer(201 if created else 200, single(resource, item, request.form, self.api.now()))
         return self._patch(found, request, identity)
+
+    def _proxy(self, through: pod_proxy.Proxied, request: Request, identity: Identity) -> Answer:
+        """What a program in a pod answers. Real servers pass every method on, with a right of its own; here only GET is."""
+        if request.method != "GET":
+            raise method_not_allowed()
+        resource = self.api.registry.of("pods")
+        self.api.authorizer.demand(identity, "get", resource, through.namespace, through.name, "proxy")
+        item = self.api.objects.get(resource, through.namespace, through.name)
+        code, text = pod_proxy.answer(self.api.pod_servers, item.obj, through.port, through.path)
+        return Answer(code, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     def _post(self, found: Target, request: Request, identity: Identity) -> Answer:
         resource, namespace, name, sub = found

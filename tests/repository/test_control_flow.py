@@ -193,6 +193,7 @@ REVIEWED = {
     ("module_utils/kube/drain/eviction.py", "more than one PodDisruptionBudget"): OTHERS,
     ("module_utils/kube/nodes.py", "device-plugin"): NAME,
     ("module_utils/kube/nodes.py", "dra-driver"): NAME,
+    ("module_utils/kube/dcgm_exporter.py", "DCGM_FI_"): "names of metrics of NVIDIA's exporter",
     ("module_utils/mesh/tailscale/client.py", "warning"): OTHERS,
     ("module_utils/mesh/wireguard/hub.py", "Unable to access interface"): OTHERS,
     ("module_utils/model/claims.py", "ADOPTED"): "a mark in stored records; those of earlier releases have no other",

@@ -70,6 +70,12 @@
 {{- else }}{{ contains "\"acceptance\":" (toJson .Values.documents.inline) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.readsUtilization" -}}
+{{- $text := toJson .Values.documents.inline }}
+{{- if kindIs "bool" .Values.rbac.utilization }}{{ .Values.rbac.utilization }}
+{{- else }}{{ or (contains "\"idleSignal\":\"utilization\"" $text) (contains "\"idleSignal\":\"both\"" $text) }}{{ end }}
+{{- end }}
+
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
@@ -78,6 +84,7 @@
 {{- if eq (include "tgp.readsSecrets" .) "true" }}{{ $features = append $features "secrets" }}{{ end }}
 {{- if eq (include "tgp.fromCluster" .) "true" }}{{ $features = append $features "objects" }}{{ end }}
 {{- if eq (include "tgp.tests" .) "true" }}{{ $features = append $features "acceptance" }}{{ end }}
+{{- if eq (include "tgp.readsUtilization" .) "true" }}{{ $features = append $features "utilization" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}
 {{- end }}

@@ -28,12 +28,13 @@ from ..model.labels import (
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
-from ..model.spec import ACCEPTANCE_TIMEOUT, DRAIN_TIMEOUT
+from ..model.spec import ACCEPTANCE_TIMEOUT, DRAIN_TIMEOUT, IDLE_BELOW, IDLE_WINDOW
 from ..planner.disruption.disruption_budgets import valid
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
 from ..talos.validation.rules import key_problem, value_problem
 from ..units.calendar import REMEDY, parse_cron, zone
+from ..units.values import print_duration
 from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, mirrors, own_regions, share, template_text
 from .reading import Reader, taints
 from .schemas import DAYS
@@ -103,6 +104,7 @@ def node_pool(
         generation=fingerprint([inner, meta]),
         service=serves,
         idle_probe=probe,
+        idle_probed=probe is not None and serves is None,
         **scaling(spec, reader),
         **disruption(spec.get("disruption", {}), reader, services=serves is not None),
     )
@@ -311,6 +313,7 @@ def acceptance(spec: Spec, reader: Reader) -> AcceptanceTest | None:
 # ---- the part of a GPUNodePool that says when its nodes go by themselves: ``spec.disruption``
 
 DISRUPTION_PATH = "spec.disruption"
+SHORTEST_WINDOW: t.Final = 600  # seconds of low use without which a node is never idle by its GPUs (L-36)
 UNDERUTILIZED = "WhenUnderutilized"
 _SAME = {"WhenEmpty": "WhenIdle", "WhenEmptyOrUnderutilized": UNDERUTILIZED}  # Karpenter's words
 
@@ -341,10 +344,26 @@ def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str
         "gpu_loss_policy": end.get("gpuLossPolicy", "Keep"),
         "min_age": reader.duration(end.get("minAge"), f"{DISRUPTION_PATH}.minAge", 600),
         "idle_mode": end.get("idleMode", "workload"),
+        **_idle_signal(end, reader),
         "disruption_budgets": tuple(
             _budget(budget, f"{DISRUPTION_PATH}.budgets[{place}]", reader) for place, budget in enumerate(end.get("budgets", ()))
         ),
     }
+
+
+def _idle_signal(end: Spec, reader: Reader) -> dict[str, t.Any]:
+    """What says that a node is idle: its pods, the utilization of its GPUs, or both (L-36)."""
+    signal, path = end.get("idleSignal", "pods"), f"{DISRUPTION_PATH}.idleUtilization"
+    given: Spec = end.get("idleUtilization", {})
+    if signal == "pods" and "idleUtilization" in end:
+        reader.fault(path, "has no effect with idleSignal: pods. Set idleSignal to utilization or both, or remove it.")
+    below = share(given.get("below"), f"{path}.below", reader, most=100)
+    if below is not None and below == 0:
+        reader.fault(f"{path}.below", "no GPU is used at less than 0%. Give 1% or more.")
+    window = reader.duration(given.get("window"), f"{path}.window", IDLE_WINDOW)
+    if window < SHORTEST_WINDOW:
+        reader.fault(f"{path}.window", f"{window} s is less than two runs. Give {print_duration(SHORTEST_WINDOW)} or more.")
+    return {"idle_signal": signal, "idle_below": IDLE_BELOW if below is None else below, "idle_window": window}
 
 
 def _jitter(end: Spec, reader: Reader) -> Decimal:

@@ -16,6 +16,7 @@ import typing as t
 from ..model.labels import API_VERSION
 from ..model.reasons import Reason
 from ..planner.cost.budgets import ACTIONS
+from ..planner.disruption.utilization import SIGNALS
 from ..planner.offers.requirements import KEYS, OPERATORS
 from ..planner.scheduling.offer_selection import PACKS
 from ..units.calendar import PERIODS
@@ -220,9 +221,18 @@ _IDLE_PROBE = _object(
         "command": _list(
             _TEXT, 1, "a program on the controller and its arguments; files only, and only if allow_commands allows it"
         ),
+        "port": _said({"type": "integer", "minimum": 1, "maximum": 65535}, "of nodes only: where url is asked"),
     },
     (),
-    "how a service is asked whether it is idle",
+    "how a service or node is asked whether it is idle",
+)
+_IDLE_UTILIZATION = _object(
+    {
+        "below": _said(_SHARE, "each GPU must be used less than this"),
+        "window": _said(_DURATION, "for so long; at least 10m"),
+    },
+    (),
+    "when the GPUs of a node count as unused",
 )
 _ACCEPTANCE = _object(
     {
@@ -378,6 +388,10 @@ NODE_POOL = _document(
                     ),
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
+                    "idleSignal": _said(
+                        {"enum": list(SIGNALS)}, "whether pods, the utilization of GPUs or both say that a node is idle"
+                    ),
+                    "idleUtilization": _IDLE_UTILIZATION,
                     "idleProbe": _IDLE_PROBE,
                 }
             ),

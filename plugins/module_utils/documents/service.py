@@ -23,6 +23,8 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "template.spec.taints": "a service has no Node that could be tainted",
     "template.spec.startupTaints": "a service has no Node that could be tainted",
     "disruption.idleMode": "a service is idle by its idleProbe, not by pods",
+    "disruption.idleSignal": "a service is idle by its idleProbe, not by its GPUs",
+    "disruption.idleUtilization": "a service is idle by its idleProbe, not by its GPUs",
     "drainTimeout": "a service has no pods that would have to leave",
     "terminationGracePeriod": "a service has no pods that could hold it",
     "gpuWait": "a service is complete when its health path answers",
@@ -32,6 +34,9 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "scaleUpDelay": "no pod runs on a service",
     "timeSlicing": "no pod runs on a service",
 }
+PROBE_WAYS = "needs exactly one of url (a path of the service or node) and command (run on the controller)."
+PORT_OF_SERVICE = "is for nodes: a service is asked on its healthPort. Remove it."
+PORT_OF_NODE = "goes with url, and with nothing else: on which port of the node it is asked. Give both, or none."
 IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 
@@ -68,17 +73,15 @@ def check_clouds(wanted: t.Sequence[Lane], node_class: NodeClass, path: str, rea
 
 
 def service(spec: Spec, accepted: t.Sequence[Lane], reader: Reader) -> tuple[ServiceSpec | None, IdleProbe | None]:
-    """The pool's service and its idle probe; both None for a pool of nodes."""
+    """The pool's service, None for a pool of nodes, and its idle probe."""
     inner: Spec = spec.get("template", {}).get("spec", {})
     end: Spec = spec.get("disruption", {})
     if Lane.SERVICE not in accepted:
         if "service" in inner:
             reader.fault(f"{_INNER}.service", "is for lane service only. Set lanes: [service], or remove it.")
-        if "idleProbe" in end:
-            reader.fault("spec.disruption.idleProbe", "is for lane service only: a node is idle by its pods (idleMode). Remove it.")
-        return None, None
+        return None, _idle_probe(end, reader, service=False)
     _without_nodes(spec, reader)
-    probe = _idle_probe(end, reader)
+    probe = _idle_probe(end, reader, service=True)
     if "service" not in inner:
         reader.fault(f"{_INNER}.service", "is missing: lane service has to know what to run. Give image, ports and healthPath.")
         return None, probe
@@ -99,10 +102,10 @@ def _without_nodes(spec: Spec, reader: Reader) -> None:
                 reader.fault(f"spec.template.metadata.{kind}", f"{key} is set by the collection itself. Remove it.")
 
 
-def _idle_probe(end: Spec, reader: Reader) -> IdleProbe | None:
+def _idle_probe(end: Spec, reader: Reader, *, service: bool) -> IdleProbe | None:
     path = "spec.disruption.idleProbe"
     if "idleProbe" not in end:
-        for name in IDLE_ONLY:
+        for name in IDLE_ONLY if service else ():
             if name in end:
                 reader.fault(
                     f"spec.disruption.{name}",
@@ -110,9 +113,13 @@ def _idle_probe(end: Spec, reader: Reader) -> IdleProbe | None:
                 )
         return None
     probe: Spec = end["idleProbe"]
-    if len(probe) != 1:
-        reader.fault(path, "needs exactly one of url (a path of the service) and command (run on the controller).")
-    return IdleProbe(probe.get("url", ""), tuple(probe.get("command", ())))
+    if ("url" in probe) == ("command" in probe):
+        reader.fault(path, PROBE_WAYS)
+    if service and "port" in probe:
+        reader.fault(f"{path}.port", PORT_OF_SERVICE)
+    elif not service and ("url" in probe) != ("port" in probe):
+        reader.fault(f"{path}.port", PORT_OF_NODE)
+    return IdleProbe(probe.get("url", ""), tuple(probe.get("command", ())), probe.get("port"))
 
 
 def _service(given: Spec, reader: Reader) -> ServiceSpec:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..model import Pool
 from . import bootstrap_tokens, csr
 from .client import NAMESPACE
 from .rbac import Right
@@ -19,6 +20,7 @@ SECRETS = "secrets"
 OBJECTS = "objects"
 SERVICES = "services"
 ACCEPTANCE = "acceptance"
+UTILIZATION = "utilization"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -27,6 +29,7 @@ FEATURES = {
     OBJECTS: "documents that are objects of the cluster (documents_from_cluster)",
     SERVICES: "pools of services, in the namespace of each",
     ACCEPTANCE: "pools and requests whose new nodes have to pass an acceptance test",
+    UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
 
@@ -166,19 +169,26 @@ _TEST = Need(
     ACCEPTANCE,
 )
 
+_EXPORTERS = Need("find the dcgm-exporter of each node", _all("list", "pods"), UTILIZATION)
+_UTILIZATION = Need(
+    "read how much GPUs are used from the dcgm-exporter of each node, through the proxy to its pod",
+    _all("get", "pods/proxy"),
+    UTILIZATION,
+)
+
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _PUBLISHED)
+_PLAN = (*_LOOK, _PODS, _PUBLISHED, _UTILIZATION)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
     _END_TOKENS, _PUBLISHED, _WITHDRAW, _REPORT,
 )  # fmt: skip
-_EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH, _TEST)
+_EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH, _TEST, _UTILIZATION)
 
 NEEDS: dict[str, tuple[Need, ...]] = {
-    "status": _LOOK,
+    "status": (*_LOOK, _EXPORTERS, _UTILIZATION),
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
@@ -190,7 +200,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
     "release": (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _LOCK, _DOCUMENTS, _STATUS, _HOLD),
     "adopt": (*_RUN, *_LOOK),
-    "reap": _TERMINATE,
+    "reap": (*_TERMINATE, _UTILIZATION),
     "destroy": _TERMINATE,
     "provision": _EVERYTHING,
     "autoscale": _EVERYTHING,
@@ -212,6 +222,15 @@ def rights_of(playbook: str, features: t.Collection[str] = tuple(FEATURES), *, a
     """The same as rights, each once. ``asked``: only those that the API server is asked for before a machine is rented."""
     found = (right for need in needs_of(playbook, features) if need.asked or not asked for right in need.rights)
     return tuple(dict.fromkeys(found))
+
+
+def pool_features(pools: t.Iterable[Pool]) -> set[str]:
+    """Those that documents ask for."""
+    found: set[str] = set()
+    for pool in pools:
+        found |= {ACCEPTANCE} if pool.acceptance is not None else set()
+        found |= {UTILIZATION} if pool.idle_signal != "pods" else set()
+    return found
 
 
 def record_features(store: str | None) -> set[str]:

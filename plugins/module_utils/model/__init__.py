@@ -28,7 +28,7 @@ from .cluster import (
 from .decisions import Action, KubernetesEvent, Notice, ObjectReference, PausedPool, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
 from .names import Labels
-from .observation import CloudView, Observation, OffersNotRead, Probe, Published
+from .observation import CloudView, GpuUtilization, Observation, OffersNotRead, Probe, Published
 from .offers import (
     Capability,
     Carrier,
@@ -87,6 +87,7 @@ __all__ = [
     "DisruptionBudget",
     "Expression",
     "Extra",
+    "GpuUtilization",
     "IdleProbe",
     "Instance",
     "InstanceState",

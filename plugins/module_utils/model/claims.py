@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .offers import Lane, Offer
-from .spec import AcceptanceTest, Calendar, DisruptionBudget, SecretRef
+from .spec import IDLE_BELOW, IDLE_WINDOW, AcceptanceTest, Calendar, DisruptionBudget, SecretRef
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 
@@ -91,6 +91,10 @@ class Limits:
     credentials: SecretRef | None = None
     mesh_tags: tuple[str, ...] = ()
     acceptance: AcceptanceTest | None = None
+    idle_signal: str = "pods"
+    idle_below: Decimal = IDLE_BELOW
+    idle_window: int = IDLE_WINDOW
+    idle_probed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from datetime import datetime
+from decimal import Decimal
 
 from .claims import Claim, DamagedClaim
 from .cluster import DevicePlugins, MadeToken, Node, Pod
@@ -43,13 +44,22 @@ class Published:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """What a service (lane service) answered when it was asked. ``healthy`` and ``idle`` None = it could not be asked, or its answer
-    said neither; the details are for people."""
+    """What a service (lane service), or the idle probe of a node, answered when it was asked. ``healthy`` and ``idle`` None = it could not
+    be asked, or its answer said neither; the details are for people."""
 
     healthy: bool | None = None
     detail: str = ""
     idle: bool | None = None
     idle_detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GpuUtilization:
+    """How much a node's GPUs are used: ``busiest`` is the share of the busiest one that is known, None = none is. ``why``: what is unknown;
+    empty = the share of every GPU is known."""
+
+    busiest: Decimal | None = None
+    why: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +80,10 @@ class Observation:
     claims: tuple[Claim, ...] | None = None
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
-    probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
+    probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services and nodes, by machine name
+    utilization: t.Mapping[str, GpuUtilization] = dataclasses.field(
+        default_factory=dict
+    )  # by the Node's name, where a pool asks for it
     services: tuple[Published, ...] | None = ()
     ledger: Ledger | None = None  # read only where a budget or a report asks for it
     clock_offset: float | None = None

@@ -46,6 +46,8 @@ class Finding(enum.StrEnum):
     FOREIGN = "Foreign"
     IDLE = "Idle"
     BUSY = "Busy"
+    GPUS_UNUSED = "GpusUnused"
+    GPUS_USED = "GpusUsed"
     GPU_LOST = "GpuLost"
     GPUS_MISSING = "GpusMissing"
     GPU_BACK = "GpuBack"

@@ -15,6 +15,10 @@ from .names import Labels
 from .offers import Lane, Quality
 
 DRAIN_TIMEOUT: t.Final = 600  # seconds for which pods may take to leave, of a pool that says nothing (L-9)
+IDLE_BELOW: t.Final = Decimal(
+    "0.05"
+)  # share of each GPU below which a node's GPUs count as unused, of a pool that says nothing (L-36)
+IDLE_WINDOW: t.Final = 1800  # seconds for which it must stay below, of a pool that says nothing (L-36)
 ACCEPTANCE_TIMEOUT: t.Final = 300  # seconds for one try of an acceptance test, of a pool that says nothing (L-35)
 UNHEALTHY_TIMEOUT: t.Final = 1200  # seconds for which a Node may be ill, of a pool that says nothing (L-20)
 
@@ -167,10 +171,12 @@ class ServiceSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdleProbe:
-    """How a service is asked whether it is idle: a path on its health port, or a command on the controller. One of the two."""
+    """How a machine is asked whether it is idle: a path on the health port of a service, or on ``port`` of a node; or a command on the
+    controller. One of the two."""
 
     url: str = ""
     command: tuple[str, ...] = ()
+    port: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,6 +215,9 @@ class Pool:
     """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``replicas``: the exact number of its machines, whatever pods
     wait; None = ``min_nodes`` is the floor.
 
+    ``idle_signal``: whether pods, the utilization of GPUs or both say that a node is idle (L-36); utilization does where every GPU was used
+    below the share ``idle_below`` for ``idle_window`` seconds.
+    ``idle_probed``: a node is idle only if its ``idle_probe`` says so, too.
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
     ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
@@ -246,6 +255,10 @@ class Pool:
     unhealthy_timeout: int | None = None
     calendar: Calendar | None = None
     idle_mode: str = "workload"
+    idle_signal: str = "pods"
+    idle_below: Decimal = IDLE_BELOW
+    idle_window: int = IDLE_WINDOW
+    idle_probed: bool = False
     gpu_wait: str = "all"
     acceptance: AcceptanceTest | None = None
     request: bool = False

@@ -23,7 +23,7 @@ from ..documents.node_class import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
-from ..kube.needed_rights import ACCEPTANCE, OBJECTS, TOKENS, WHOLE, record_features, rights_of
+from ..kube.needed_rights import OBJECTS, TOKENS, WHOLE, pool_features, record_features, rights_of
 from ..kube.rbac import Right
 from ..model import NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
@@ -147,8 +147,8 @@ def open_context(
     kube = connect_cluster(task)
     kube.needs = _needed(task)
     specs = load(task, kube, strict=strict)
-    if any(pool.acceptance is not None for pool in specs.described):
-        kube.needs = _needed(task, ACCEPTANCE)
+    if used := pool_features(specs.described):
+        kube.needs = _needed(task, *sorted(used))
     if documents_required and not specs.pools:
         _refuse_without_pools(task, specs, settings)
     Sender(task)  # says what is wrong with its options

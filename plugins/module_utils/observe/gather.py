@@ -23,7 +23,23 @@ from ..kube.pods import is_trial
 from ..kube.pods import pods as read_pods
 from ..kube.services import services_of
 from ..mesh.base import find_device
-from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Pause, Phase, Pool, Probe, Published
+from ..model import (
+    Claim,
+    CloudView,
+    Device,
+    IdleProbe,
+    Ledger,
+    MadeToken,
+    MeshKey,
+    Node,
+    Observation,
+    Pause,
+    Phase,
+    Pod,
+    Pool,
+    Probe,
+    Published,
+)
 from ..model.defaults import LAUNCHING, REAPING
 from ..offers.market import CachedOffers, Quote, open_cache
 from ..planner import pauses
@@ -35,11 +51,13 @@ from ..planner.garbage_collection.termination_steps import waits
 from ..planner.offers import launch_backoff
 from ..planner.offers.ranking import query_of
 from ..planner.provisioning.service import described_pool
+from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import DEFAULT_TALOS
 from .clients import unused
 from .context import Context
+from .gpu_utilization import utilization_of_nodes
 from .probe import Prober
 
 _T = t.TypeVar("_T")
@@ -51,11 +69,19 @@ _MEANWHILE = {
 NOT_DRAWN = "not drawn yet"  # stands for the generation of a store in a run that writes nothing: no machine is stamped with it
 
 
-def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens: bool = False, ledger: bool = False) -> Observation:
+def gather(
+    context: Context,
+    *,
+    pods: bool = True,
+    extras: bool = False,
+    tokens: bool = False,
+    ledger: bool = False,
+    utilization: bool = False,
+) -> Observation:
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises. What can be
     rented is not asked (``with_offers``).
     ``extras``: also what clouds keep beside machines. ``tokens``: also the bootstrap tokens that we noted. ``ledger``: also the books;
-    they are read anyhow where there is a budget."""
+    they are read anyhow where there is a budget. ``utilization``: also how much GPUs are used, where a pool goes by that."""
     packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.specs.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, extras) for name in asked_clouds(context)}
@@ -72,7 +98,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         pauses_read = pool.submit(context.records.pauses)
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
-        all_pods = tuple(pods_read.result()) if pods_read is not None else None
+        all_pods = _all_pods(pods_read.result, optional=utilization and context.settings.mode not in REAPING) if pods_read else None
         made = tokens_read.result() if tokens_read is not None else None
         paused = _pauses(pauses_read.result, state_problems)
     readable, damaged = context.store.claim_records()
@@ -81,6 +107,8 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
+    if mode in REAPING:
+        probes |= look_at_nodes(context, nodes, devices, claims)
     source, offset = context.clocks.offset() or ("", None)
     return Observation(
         now=context.clock.now(),
@@ -97,6 +125,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         findings=_state("findings", lambda: context.records.read_times("findings"), state_problems),
         blocks=launch_backoff.active(_state("blocklist", context.records.blocks, state_problems), context.clock.now()),
         probes=probes,
+        utilization=utilization_of_nodes(context, claims, nodes, all_pods) if utilization else {},
         services=services,
         generations=context.records.generations() or (NOT_DRAWN,),
         ledger=_ledger(context) if ledger or budgets(context.specs, context.settings.budget) else None,
@@ -130,6 +159,16 @@ def with_offers(context: Context, seen: Observation, again: t.Collection[str] = 
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="offers") as pool:
         views = dict(zip(seen.clouds, pool.map(asked, seen.clouds), strict=True))
     return dataclasses.replace(seen, clouds=views, offers_read=True), frozenset() if again else frozenset(remembered)
+
+
+def _all_pods(read: t.Callable[[], list[Pod]], *, optional: bool) -> tuple[Pod, ...] | None:
+    """All pods. ``optional``: nothing is decided by them, so that None stands for those that cannot be read."""
+    try:
+        return tuple(read())
+    except ApiError:
+        if optional:
+            return None
+        raise
 
 
 def _state(name: str, read: t.Callable[[], dict[str, t.Any]], problems: dict[str, str]) -> dict[str, t.Any]:
@@ -292,6 +331,46 @@ def look_at_services(
 
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(targets)), thread_name_prefix="probe") as pool:
         return dict(zip((target.name for target in targets), pool.map(ask, targets), strict=True))
+
+
+def look_at_nodes(
+    context: Context, nodes: t.Sequence[Node], devices: t.Sequence[Device] | None, claims: t.Sequence[Claim]
+) -> dict[str, Probe]:
+    """What the idle probes of nodes answer, by machine name: of usable machines, where their pool has one."""
+    there = {node.name: node for node in nodes if node.ready}
+    asked: list[tuple[Claim, IdleProbe, str]] = []
+    for claim in claims:
+        pool, node = context.specs.pool_of(claim.pool), there.get(claim.node_name or claim.name)
+        if (
+            pool is not None
+            and pool.idle_probed
+            and pool.idle_probe is not None
+            and node is not None
+            and claim.phase is Phase.READY
+        ):
+            asked.append((claim, pool.idle_probe, _address(claim, node, devices or ())))
+    if not asked:
+        return {}
+    prober = Prober(context.task)
+
+    def ask(one: tuple[Claim, IdleProbe, str]) -> Probe:
+        idle, detail = prober.node_idle(one[1], one[0].name, one[2])
+        return Probe(idle=idle, idle_detail=detail)
+
+    with ThreadPoolExecutor(max_workers=min(_WORKERS, len(asked)), thread_name_prefix="probe") as pool_of_threads:
+        return dict(zip((claim.name for claim, _probe, _address in asked), pool_of_threads.map(ask, asked), strict=True))
+
+
+def address_in_mesh(context: Context, claim: Claim, node: Node) -> str:
+    """Where a node is asked: the address of its mesh device, or without one that of its Node."""
+    mesh = context.clients.mesh()
+    device = mesh.device(claim.mesh_device_id) if mesh is not None and claim.mesh_device_id else None
+    return _address(claim, node, (device,) if device is not None else ())
+
+
+def _address(claim: Claim, node: Node, devices: t.Sequence[Device]) -> str:
+    device = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device
+    return address_of(device) if device is not None else next(iter(node.addresses), "")
 
 
 def published(context: Context) -> tuple[Published, ...] | None:

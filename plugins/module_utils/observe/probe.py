@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks services through the tailnet: do they work, are they idle? What cannot be asked is unknown, never a no."""
+"""Asks services and nodes, mostly through the tailnet: do they work, are they idle? What cannot be asked is unknown, never a no."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.rate_limit import RetryPolicy
 from ..core.redact import program_environment
 from ..core.task import Task
 from ..documents.faults import is_allowed
-from ..model import Device, Pool, Probe, ServiceSpec
+from ..model import Device, IdleProbe, Pool, Probe, ServiceSpec
 from ..planner.provisioning.service_endpoints import address_of
 
 if t.TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Heard(t.NamedTuple):
 
 
 class Prober:
-    """Asks one service at a time; safe for several threads. ``mesh_proxy`` of the task is the way into the tailnet, else the direct one."""
+    """Asks one machine at a time; safe for several threads. ``mesh_proxy`` of the task is the way into the tailnet, else the direct one."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -66,7 +66,7 @@ class Prober:
 
     def health(self, service: ServiceSpec, device: Device) -> Probe:
         """Whether the health path is answered 2xx. A refused connection is a no; no way there is unknown."""
-        heard = self._ask(service, device, service.health_path, _is_well)
+        heard = self._ask(device.hostname, address_of(device), service.health_port, service.health_path, _is_well)
         return Probe(heard.found, heard.detail)
 
     def idle(self, pool: Pool, device: Device) -> tuple[bool | None, str]:
@@ -74,29 +74,43 @@ class Prober:
         probe, service = pool.idle_probe, pool.service
         if probe is None or service is None:
             return None, "no idleProbe says when it is idle"
+        ports = [str(port) for port in service.ports]
+        return self._idle(probe, device.hostname, address_of(device), service.health_port, ports)
+
+    def node_idle(self, probe: IdleProbe, name: str, address: str) -> tuple[bool | None, str]:
+        """That of a node, at the address of its mesh device or, without one, of its Node; (None, why) is unknown."""
+        return self._idle(probe, name, address, probe.port, [str(probe.port)] if probe.port else [])
+
+    def _idle(self, probe: IdleProbe, name: str, address: str, port: int | None, ports: t.Sequence[str]) -> tuple[bool | None, str]:
         if probe.command:
-            return self._command(probe.command, service, device)
-        heard = self._ask(service, device, probe.url, _is_idle)
+            own = {
+                "TGP_NAME": name,
+                "TGP_ADDRESS": address,
+                "TGP_PORT": str(port or ""),
+                "TGP_PORTS": ",".join(ports),
+                "TGP_MESH_PROXY": self._proxy,
+            }
+            return self._command(probe.command, own)
+        heard = self._ask(name, address, port or 0, probe.url, _is_idle)
         return (heard.found if heard.own else None), heard.detail  # who is not there is not busy, and not idle either
 
     # ---- by HTTP
 
-    def _ask(self, service: ServiceSpec, device: Device, path: str, read: t.Callable[[Answer], Heard]) -> Heard:
-        address = address_of(device)
+    def _ask(self, name: str, address: str, port: int, path: str, read: t.Callable[[Answer], Heard]) -> Heard:
         if not address:
             return Heard(None, "its mesh device has no address")
         host = f"[{address}]" if ":" in address else address
-        root = f"http://{host}:{service.health_port}"
-        api = Api(device.hostname, root, transport=self._transport(root), timeout=_TIMEOUT, retry=_ONCE, clock=self._task.clock)
+        root = f"http://{host}:{port}"
+        api = Api(name, root, transport=self._transport(root), timeout=_TIMEOUT, retry=_ONCE, clock=self._task.clock)
         try:
             return read(api.call("GET", path, ok=_ANY))
         except Unreachable as error:
             if not self._proxy and _is_refused(error):
-                return Heard(False, f"nothing listens on port {service.health_port}")
+                return Heard(False, f"nothing listens on port {port}")
             way = f"mesh_proxy {self._proxy}" if self._proxy else "this machine, which may not be in the tailnet (see mesh_proxy)"
             return Heard(None, f"{root} cannot be reached from {way}")
         except ApiError as error:
-            return Heard(False, f"no answer on port {service.health_port}: {error.message}")
+            return Heard(False, f"no answer on port {port}: {error.message}")
         finally:
             api.close()
 
@@ -108,19 +122,12 @@ class Prober:
 
     # ---- by a command
 
-    def _command(self, command: t.Sequence[str], service: ServiceSpec, device: Device) -> tuple[bool | None, str]:
+    def _command(self, command: t.Sequence[str], own: t.Mapping[str, str]) -> tuple[bool | None, str]:
         """Only a command that the run allows, and never in check mode, which has no side effects."""
         if not is_allowed(command, self._task.params.get("allow_commands") or ()):
             return None, f"allow_commands does not allow {command[0]}"
         if self._task.check_mode:
             return None, f"{command[0]} is not run in check mode"
-        own = {
-            "TGP_NAME": device.hostname,
-            "TGP_ADDRESS": address_of(device),
-            "TGP_PORT": str(service.health_port),
-            "TGP_PORTS": ",".join(str(port) for port in service.ports),
-            "TGP_MESH_PROXY": self._proxy,
-        }
         try:
             completed = subprocess.run(
                 list(command),

@@ -16,8 +16,8 @@ from ..kube.drain.node_drain import undoing
 from ..kube.node_mark import parse_taint
 from ..kube.nodes import annotate, change, get_node
 from ..model import Action, Claim, Notice, Observation, Plan, StatusObject
-from ..model.labels import IDLE_SINCE_ANNOTATION
-from ..model.reasons import ActionKind
+from ..model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION
+from ..model.reasons import ActionKind, Finding
 from ..observe.context import Context
 from ..planner import finalizers, notices
 from ..planner.disruption.interruption import LEFT_ALONE
@@ -160,14 +160,21 @@ def _taint(context: Context, action: Action, recorded: Recorded) -> None:
         recorded.failed[action.target] = f"{action.target}: {action.kind} {value} of the Node failed: {error}"
 
 
+_REMEMBERED: t.Mapping[str, str] = {
+    Finding.GPUS_UNUSED: LOW_UTILIZATION_ANNOTATION,
+    Finding.GPUS_USED: LOW_UTILIZATION_ANNOTATION,
+}  # others: idle since
+
+
 def _annotate(context: Context, action: Action, recorded: Recorded) -> None:
+    key = _REMEMBERED.get(action.reason, IDLE_SINCE_ANNOTATION)
     try:
-        annotate(context.kube, action.target, {IDLE_SINCE_ANNOTATION: action.value}, uid=action.uid)
+        annotate(context.kube, action.target, {key: action.value}, uid=action.uid)
         recorded.writes += 1
     except (NotFound, Conflict) as error:
-        context.warn(f"{action.target}: idle time not noted in this run: {error}")
+        context.warn(f"{action.target}: {key} not noted in this run: {error}")
     except ApiError as error:
-        recorded.failed[action.target] = f"{action.target}: its idle time could not be written to the Node: {error}"
+        recorded.failed[action.target] = f"{action.target}: {key} could not be written to the Node: {error}"
 
 
 # ---- what is reported of a plan once it counts: every decision as an event, and notices for people who do not watch the run

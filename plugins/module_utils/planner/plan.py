@@ -324,6 +324,14 @@ PASSES: tuple[Pass, ...] = (
         why="as emptiness says; replacements are launched with what other launches leave",
     ),
     Pass(
+        "unused-gpus",
+        lambda run: idleness.remove_unused(run.draft),
+        _REAP,
+        reasons=(Reason.UNDERUTILIZED,),
+        after=("emptiness", "drift"),
+        why="emptiness finds them, and idle nodes go first",
+    ),
+    Pass(
         "consolidation",
         lambda run: consolidation.consolidate(run.draft),
         _REAP,
@@ -335,7 +343,7 @@ PASSES: tuple[Pass, ...] = (
         "replacements",
         lambda run: replacements.before_expiry(_replacements(run)),
         _REAP,
-        after=("expiration", "scale-up", "launch", "emptiness", "drift", "consolidation"),
+        after=("expiration", "scale-up", "launch", "emptiness", "drift", "unused-gpus", "consolidation"),
         why="a machine that ends before it expires needs no replacement for that",
     ),
     # ---- what follows from the decisions
@@ -343,7 +351,7 @@ PASSES: tuple[Pass, ...] = (
         "uncordon",
         lambda run: voluntary.restore(run.draft),
         _REAP,
-        after=("document-gone", "emptiness", "gpu-replacement", "drift", "consolidation"),
+        after=("document-gone", "emptiness", "gpu-replacement", "drift", "unused-gpus", "consolidation"),
         why="a node opens again only when no pass goes on with its drain",
     ),
     Pass(

@@ -58,6 +58,9 @@ class Draft:
     meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)  # launch to be made anew to the pods it is for
     join: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
+    unused: dict[str, datetime] = dataclasses.field(
+        default_factory=dict
+    )  # machines whose pods leave their GPUs unused, and since when
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
     spared: dict[str, str] = dataclasses.field(default_factory=dict)  # machines of paused pools that would go, and why they stay
     paused: tuple[PausedPool, ...] = ()

@@ -14,7 +14,7 @@ from decimal import Decimal
 from ..core.clock import SystemClock
 from ..core.errors import InvalidInput, NotFound, TgpError
 from ..kube import bootstrap_tokens
-from ..kube.needed_rights import ACCEPTANCE, NEEDS, SERVICES, TOKENS, WHOLE, record_features, rights_in, rights_of
+from ..kube.needed_rights import NEEDS, SERVICES, TOKENS, WHOLE, pool_features, record_features, rights_in, rights_of
 from ..kube.rbac import Right, how_to_grant
 from ..kube.services import path_of
 from ..model import Claim, Device, Lane, NodeClass, Offer, Phase, Pool, Specs
@@ -128,7 +128,7 @@ def check_rights(context: Context, playbooks: t.Sequence[str] = (WHOLE,)) -> str
 
 def _check_rights(context: Context, pools: t.Sequence[Pool], playbooks: t.Sequence[str]) -> str:
     features = {TOKENS} if _joins_by_token(context, pools) else set()
-    features |= {ACCEPTANCE} if any(pool.acceptance is not None for pool in pools) else set()
+    features |= pool_features(pools)
     features |= record_features(context.task.params.get("claim_store"))
     publishing = any(need.when == SERVICES for playbook in playbooks for need in NEEDS[playbook])
     services = service_rights(dataclasses.replace(context.specs, pools=tuple(pools))) if publishing else ()

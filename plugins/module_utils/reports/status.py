@@ -17,6 +17,7 @@ from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation,
 from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
+from ..observe.gpu_utilization import asks_for_utilization, utilization_of
 from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
 from ..planner.cost.price_history import break_even_hours
@@ -32,7 +33,7 @@ from .pool_rows import Known, class_rows, pool_rows, tables
 
 _COLUMNS = {
     "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
-    "endpoint": "endpoint", "state": "state", "age": "age", "cost": "cost $",
+    "endpoint": "endpoint", "state": "state", "utilization": "GPU use", "age": "age", "cost": "cost $",
 }  # fmt: skip
 
 
@@ -66,9 +67,8 @@ def overview(task: Task) -> dict[str, t.Any]:
 
 def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
     """What status prints. ``narrowed``: to some pools, where what is said of money is of all."""
-    columns = {
-        key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(machine["endpoint"] for machine in seen.machines)
-    }
+    empty = [key for key in ("endpoint", "utilization") if not any(machine[key] for machine in seen.machines)]
+    columns = {key: text for key, text in _COLUMNS.items() if key not in empty}
     lines = render(seen.machines, columns, right=("price_hour", "gpu_count", "age", "cost", "joined"))
     totals = seen.totals
     counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "tokens", "nodes", "claims"))
@@ -101,7 +101,8 @@ def look(task: Task) -> Seen:
     """Read everything once; changes nothing."""
     context = open_context(task, documents_required=False, read_only=True)
     try:
-        observation = gather(context, pods=False, tokens=True)
+        asks = asks_for_utilization(context.specs.described)
+        observation = gather(context, pods=asks, tokens=True, utilization=asks)
         return _seen(context, observation, task.params.get("pools") or [])
     finally:
         context.close()
@@ -113,7 +114,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     chosen = _chosen(context, every, pools)
     ours = every if chosen is None else every.of(chosen.has)
     machines = [
-        _machine(name, machine, now) | _service(context, machine.claim, machine.device, observation)
+        _machine(name, machine, now)
+        | _service(context, machine.claim, machine.device, observation)
+        | utilization_of(context, machine.claim, observation)
         for name, machine in ours.by_name().items()
     ]
     records, torn = context.store.ledger_records()
@@ -124,7 +127,8 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         else dataclasses.replace(ledger, lines=tuple(line for line in ledger.lines if line.pool in chosen.keys))
     )
     totals = _counts(context, observation, ours, chosen) | _sums(machines, ours.claims, mine)
-    unknown = _unknown(context, observation, ledger)
+    unclear = [f"GPU use of {one['name']}: {one['utilization_unknown']}" for one in machines if one["utilization_unknown"]]
+    unknown = [*_unknown(context, observation, ledger), *unclear]
     claims = tuple(every.claims.values())
     money = spending(context, ledger, claims, now)
     drawn = context.records.generations()

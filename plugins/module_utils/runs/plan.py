@@ -179,7 +179,7 @@ class Sight:
     def __init__(self, context: Context) -> None:
         reaps = context.settings.mode in REAPING
         self._context = context
-        self._bare = gather(context, extras=reaps, tokens=reaps)
+        self._bare = gather(context, extras=reaps, tokens=reaps, utilization=reaps or context.settings.mode == "status")
         self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run
         self.seen: Observation = self._bare
 

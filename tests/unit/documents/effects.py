@@ -23,6 +23,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudChoice,
     CloudView,
+    GpuUtilization,
     Instance,
     InstanceState,
     Lane,
@@ -56,6 +57,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import 
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_time
 
 from tests.fixtures.talos_nodes import make
 from tests.fixtures.tunnels import PRIVATE, PUBLIC
@@ -139,7 +141,8 @@ class Scene:
             "phase_since": ready, "idle_since": since, "registered": ready, "initialized": ready, "offer": rented,
             "reserved_price": rented.price_hour, **facts.get("claim", {}),
         }  # fmt: skip
-        marked = {} if since is None else {"tgp.io/idle-since": since.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        low = f"{print_time(self.ago(45))}/{print_time(self.now)} below 5%"
+        marked = {} if since is None else {"tgp.io/idle-since": print_time(since), "tgp.io/low-utilization": low}
         here = {
             "labels": {"tgp.io/nodepool": "base", "tgp.io/nodeclass": self.pool.node_class}, "created": self.ago(minutes - 3),
             "ready_since": ready, "annotations": marked, "allocatable": {"nvidia.com/gpu": rented.gpu_count}, **facts.get("node", {}),
@@ -226,7 +229,10 @@ def situations(specs: Specs) -> t.Iterator[tuple[str, Observation, Specs]]:
             cloud: CloudView(tuple(one for one in listed if one.cloud == cloud), tuple(one for one in offers if one.cloud == cloud))
             for cloud in ("lambda", "paperspace", "runpod", "vast", "webhook")
         }
+        used = {True: GpuUtilization(Decimal("0.02")), False: GpuUtilization(Decimal("0.5"))}
+        nodes = facts.get("nodes", ())
         usual: Json = {"devices": (), "keys": (), "tokens": (), "nodes": (), "pods": (), "claims": ()}
+        usual["utilization"] = {one.name: used["tgp.io/idle-since" in one.annotations] for one in nodes}
         return Observation(now, CLUSTER, clouds, **{**usual, **facts}, ledger=spent(pool, dollars, now))
 
     for one in MARKET:

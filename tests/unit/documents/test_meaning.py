@@ -52,6 +52,7 @@ BASE: dict[str, Json] = {
         "disruption": {
             "expireAfter": "24h",
             "consolidationPolicy": "WhenUnderutilized",
+            "idleSignal": "both",
             "budgets": [
                 {"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}
             ],
@@ -211,6 +212,9 @@ OTHER: dict[str, Json] = {
         "disruption.budgets.0.timeZone": "America/New_York",
         "disruption.minAge": "1m",
         "disruption.idleMode": "gpu",
+        "disruption.idleSignal": "utilization",
+        "disruption.idleUtilization.below": "1%",
+        "disruption.idleUtilization.window": "1h",
         "drainTimeout": "1m",
         "registrationTimeout": "30m",
         "terminationGracePeriod": "1m",
@@ -494,7 +498,7 @@ def test_D06_a_pool_of_nodes_has_no_fields_of_services() -> None:
     nodes = changed(SERVICE_POOL, "template.spec.lanes", ["kubelet"])
     said = refused(nodes, providers=[{"name": "lambda"}])
     assert "spec.template.spec.service: is for lane service only" in said
-    assert "spec.disruption.idleProbe: is for lane service only" in said
+    assert "spec.disruption.idleProbe.port: goes with url" in said
 
 
 def test_a_service_needs_a_tailnet_and_a_cloud_with_containers() -> None:

@@ -46,10 +46,10 @@ ENTRIES = {
     "lookup.variables": (2, "core"),
     "inventory.nodes": (11, "core"),  # from its cache; it imports what fleet_info does when it reads
     "modules.tailscale_key": (33, "core mesh model units"),
-    "modules.node_info": (42, "core kube model planner runs units"),
+    "modules.node_info": (43, "core kube model planner runs units"),
     "modules.lambda_instance": (70, "core model planner providers units"),
-    "modules.fleet_info": (184, f"{READS} reports"),
-    "modules.fleet_plan": (238, ACTS),
+    "modules.fleet_info": (187, f"{READS} reports"),
+    "modules.fleet_plan": (241, ACTS),
 }
 
 

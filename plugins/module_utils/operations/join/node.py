@@ -17,7 +17,12 @@ from ...kube.drain.node_drain import STARTED, undoing
 from ...kube.nodes import advertise, change
 from ...kube.wait import Evidence, Expected, NodeOutcome, NodeWait
 from ...model import Claim, InstanceState, Lane, Node, Phase
-from ...model.labels import ACCEPTED_AT_ANNOTATION, IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
+from ...model.labels import (
+    ACCEPTED_AT_ANNOTATION,
+    IDLE_SINCE_ANNOTATION,
+    LOW_UTILIZATION_ANNOTATION,
+    TERMINATE_ANNOTATION,
+)
 from ...model.resources import NEUTRAL_GPU
 from ...planner.claims.record import advance, in_force
 from ...planner.provisioning.acceptance import LATE
@@ -189,4 +194,5 @@ def _opening(node: Node) -> dict[str, t.Any]:
     if STARTED not in node.annotations:
         return {}
     opening = undoing(node)
-    return {**opening, "annotations": {**opening["annotations"], IDLE_SINCE_ANNOTATION: None, TERMINATE_ANNOTATION: None}}
+    forgotten = dict.fromkeys((IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION, TERMINATE_ANNOTATION))
+    return {**opening, "annotations": {**opening["annotations"], **forgotten}}

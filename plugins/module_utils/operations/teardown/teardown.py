@@ -39,7 +39,7 @@ from ..join.service_endpoints import withdraw
 from ..launch.payload import take_back_all
 from .duplicate_instances import book, without_booked
 from .garbage_collection import delete_device, discard_extras, extras_of
-from .service_idle import got_work, not_idle_any_more
+from .service_idle import got_work, node_in_use, not_idle_any_more
 from .slots import MOST, Slots, emptiest_first
 
 _CONFIRM = 120.0
@@ -217,6 +217,8 @@ class _Teardown:
         if node is None:
             self._learn(node=False)
             return None
+        if why := node_in_use(self.context, self.claim, node, pool):
+            return self._keep_idle(why)
         self.context.progress.step(self.claim.name, "draining", f"reason {self.deletion.reason}", **self._money())
         until = None
         if pool is not None and self.deletion.reason == Reason.EXPIRED:
@@ -257,7 +259,7 @@ class _Teardown:
         self.context.progress.step(self.claim.name, "kept", message, **self._money())
         return Ended(self.claim, "kept", message, self.drained)
 
-    def _keep_service(self, why: str) -> Ended:
+    def _keep_idle(self, why: str) -> Ended:
         """It was to go for being idle, and is not (or nobody can tell) any more: the claim goes on, and its idle time begins anew."""
         self._write(deletion=None, idle_since=None)
         self.context.progress.step(self.claim.name, "kept", why, **self._money())
@@ -265,7 +267,7 @@ class _Teardown:
 
     def _terminating(self) -> Ended | None:
         if self.claim.is_service and (why := not_idle_any_more(self.context, self.claim)):
-            return self._keep_service(why)
+            return self._keep_idle(why)
         now = self.context.clock.now()
         self._write(advance(self.claim, Phase.TERMINATING, now, self.deletion.reason))
         return None

@@ -41,7 +41,7 @@ _ADDED: dict[type, frozenset[str]] = {
             "accepted",
         }
     ),
-    Limits: frozenset({"acceptance"}),
+    Limits: frozenset({"acceptance", "idle_signal", "idle_below", "idle_window", "idle_probed"}),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
 }
 

@@ -10,12 +10,13 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ...core.errors import InvalidInput
-from ...model import Claim, Node, Pod, Pool, Probe
+from ...model import Claim, GpuUtilization, Node, Pod, Pool, Probe
 from ...model.defaults import CLOCK_TOLERANCE, Settings
 from ...model.labels import IDLE_SINCE_ANNOTATION
 from ...model.resources import PARTIAL_GPU_PREFIXES
 from ...units.values import parse_time, print_duration, print_time
 from .do_not_disrupt import node_hold, pod_hold, skips_drain
+from .utilization import GpuVerdict, gpu_verdict, noted_on
 
 MODES = ("workload", "gpu", "all")
 TERMINATING_GRACE: t.Final = 60  # seconds after its deletion timestamp in which a pod is still work
@@ -28,6 +29,7 @@ class Idle:
 
     ``busy``: None = unknown. ``since``: when it became idle, as it shall be stored (None = not idle). ``write``: the annotation has to
     be set to ``since`` or removed. ``eligible``: it may go for being idle; ``why`` says what speaks against it, or how long it is idle.
+    ``gpus`` is the verdict on the use of its GPUs, None where nobody asks; ``occupied``: pods that count as work would have to leave.
     """
 
     busy: bool | None
@@ -36,6 +38,8 @@ class Idle:
     eligible: bool
     why: str
     warnings: tuple[str, ...] = ()
+    gpus: GpuVerdict | None = None
+    occupied: bool = False
 
     @property
     def value(self) -> str | None:
@@ -70,8 +74,91 @@ def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     return mode == "workload" and pod.namespace not in settings.ignore_namespaces
 
 
-def node_idle(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
-    """Whether a Ready node is idle. ``pods`` are all pods of this node and those nominated to it; None = could not be read."""
+def node_idle(
+    claim: Claim,
+    node: Node,
+    pods: t.Sequence[Pod] | None,
+    pool: Pool,
+    settings: Settings,
+    now: datetime,
+    utilization: GpuUtilization | None = None,
+    probe: Probe | None = None,
+) -> Idle:
+    """Whether a Ready node is idle, by the pool's signal and by its ``probe`` if it has one. ``pods`` are all pods of this node and those
+    nominated to it; None = could not be read."""
+    if pool.idle_signal == "pods":
+        return _probed(_idle_by_pods(claim, node, pods, pool, settings, now), claim, node, pool, probe)
+    here = [pod for pod in pods or () if pod.node == node.name and counts(pod, pool.idle_mode, settings, now)]
+    gpus = gpu_verdict(noted_on(node.annotations), utilization, here, pool, now)
+    if pool.idle_signal == "both" or pods is None:
+        idle = _both(_idle_by_pods(claim, node, pods, pool, settings, now), gpus, claim, node, pool, now)
+    else:
+        idle = _idle_by_gpus(claim, node, pods, here, pool, now, gpus)
+    return dataclasses.replace(_probed(idle, claim, node, pool, probe), gpus=gpus, occupied=bool(here))
+
+
+def _both(idle: Idle, gpus: GpuVerdict, claim: Claim, node: Node, pool: Pool, now: datetime) -> Idle:
+    """Idle by pods and by GPUs. Work that one of them knows of is work."""
+    noted = IDLE_SINCE_ANNOTATION in node.annotations
+    if gpus.used:
+        return dataclasses.replace(
+            idle, busy=True, since=None, write=noted, eligible=False, why=idle.why if idle.busy else gpus.why
+        )
+    if idle.busy is not False or idle.since is None:
+        return idle
+    if gpus.used is None or gpus.low is None:
+        return dataclasses.replace(idle, busy=None, since=claim.idle_since, write=False, eligible=False, why=gpus.why)
+    since = max(idle.since, gpus.low.since)
+    write = idle.write or since != idle.since
+    if not idle.eligible or not gpus.long_enough:
+        why = idle.why if not idle.eligible else f"{gpus.why}; not yet {print_duration(pool.idle_window)}"
+        return dataclasses.replace(idle, since=since, write=write, eligible=False, why=why)
+    return _idle(claim, node, pool, since, write, idle.warnings, now)
+
+
+def _idle_by_gpus(
+    claim: Claim, node: Node, pods: t.Sequence[Pod], here: t.Sequence[Pod], pool: Pool, now: datetime, gpus: GpuVerdict
+) -> Idle:
+    """Idle by its GPUs alone: pods ``here`` that leave them unused keep it only while they start or must not be disrupted."""
+    warnings = tuple(warning for pod in pods for warning in pod_hold(pod, now).warnings)
+    noted = node.annotations.get(IDLE_SINCE_ANNOTATION)
+    if gpus.used:
+        return Idle(True, None, noted is not None, False, gpus.why, warnings)
+    starting = next((pod for pod in here if pod.phase != "Running"), None)
+    if starting is not None:
+        return Idle(True, None, noted is not None, False, f"busy: pod {starting.namespace}/{starting.name} is starting", warnings)
+    if gpus.used is None or gpus.low is None:
+        return Idle(None, claim.idle_since, False, False, gpus.why, warnings)
+    since = gpus.low.since
+    write = noted != print_time(since)
+    held = next((pod for pod in here if pod_hold(pod, now).why), None)
+    if held is not None:
+        why = f"{gpus.why}; pod {held.namespace}/{held.name} is held by {pod_hold(held, now).why}"
+    elif any(pod.nominated_node == node.name and not pod.node for pod in pods):
+        why = f"{gpus.why}; a pod is about to be scheduled here"
+    elif not gpus.long_enough:
+        why = f"{gpus.why}; not yet {print_duration(pool.idle_window)}"
+    else:
+        return _idle(claim, node, pool, since, write, warnings, now)
+    return Idle(False, since, write, False, why, warnings)
+
+
+def _probed(idle: Idle, claim: Claim, node: Node, pool: Pool, probe: Probe | None) -> Idle:
+    """The same, if the pool's idleProbe agrees."""
+    if not pool.idle_probed or idle.busy is not False:
+        return idle
+    if probe is None or probe.idle is None:
+        detail = probe.idle_detail if probe is not None else ""
+        why = f"whether it is idle is unknown: {detail or 'its idleProbe was not asked'}"
+        return dataclasses.replace(idle, busy=None, since=claim.idle_since, write=False, eligible=False, why=why)
+    if probe.idle:
+        return idle
+    noted = IDLE_SINCE_ANNOTATION in node.annotations
+    why = f"busy: {probe.idle_detail}".rstrip(": ")
+    return dataclasses.replace(idle, busy=True, since=None, write=noted, eligible=False, why=why)
+
+
+def _idle_by_pods(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
     stored, warnings = _stored(node, now)
     ahead = bool(warnings) and stored is not None
     if pods is None:
@@ -89,11 +176,11 @@ def node_idle(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool
     if any(pod.nominated_node == node.name and not pod.node for pod in pods):
         return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
     if stored is None:
-        return _idle(claim, node, pool, settings, now, now, True, warnings)
+        return _idle(claim, node, pool, now, True, warnings, now)
     ended = _last_end(here, pool.idle_mode, settings, now)
     if ended is not None and stored < ended:
-        return _idle(claim, node, pool, settings, now, ended, True, warnings)
-    return _idle(claim, node, pool, settings, now, stored, node.annotations.get(IDLE_SINCE_ANNOTATION) is None, warnings)
+        return _idle(claim, node, pool, ended, True, warnings, now)
+    return _idle(claim, node, pool, stored, False, warnings, now)
 
 
 def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
@@ -126,16 +213,7 @@ def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetim
     return max(ends) if ends else None
 
 
-def _idle(
-    claim: Claim,
-    node: Node,
-    pool: Pool,
-    settings: Settings,
-    now: datetime,
-    since: datetime,
-    write: bool,
-    warnings: tuple[str, ...],
-) -> Idle:
+def _idle(claim: Claim, node: Node, pool: Pool, since: datetime, write: bool, warnings: tuple[str, ...], now: datetime) -> Idle:
     hold = node_hold(node, now)
     why = against(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
     idle_for = f"idle for {print_duration((now - since).total_seconds())}"

@@ -57,7 +57,14 @@ def _idle(draft: Draft, settled: Settled, pool: Pool) -> emptiness.Idle | None:
     if settled.node is None:
         return None
     return emptiness.node_idle(
-        settled.claim, settled.node, draft.situation.pods(settled.node), pool, draft.situation.settings, draft.now
+        settled.claim,
+        settled.node,
+        draft.situation.pods(settled.node),
+        pool,
+        draft.situation.settings,
+        draft.now,
+        draft.situation.seen.utilization.get(settled.node.name),
+        draft.situation.seen.probes.get(settled.claim.name),
     )
 
 
@@ -78,13 +85,18 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         grows = growing(claim)
         against = idle.why if not idle.eligible else f"idle, but {grows}" if grows else ""
         begun = settled.stored.deletion
-        if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own step comes after this one
+        goes_on = begun is not None and begun.reason == Reason.UNDERUTILIZED and pool.idle_signal == "utilization"
+        moves = idle.occupied and pool.idle_signal == "utilization"
+        reason: str = Reason.UNDERUTILIZED if moves or goes_on else Reason.EMPTY
+        if begun is not None and stronger(begun.reason, reason) and not against:  # its own step comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
         unknown = voluntary.cloud_unknown(settled)
         if unknown and not against:
             against = f"idle, but {unknown}"
         if against or idle.since is None:
             _keep(draft, claim, against)
+        elif reason == Reason.UNDERUTILIZED:
+            draft.unused[claim.name] = idle.since
         else:
             candidates.append(voluntary.Candidate(claim, idle.since))
     room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
@@ -104,6 +116,40 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         _keep(draft, claim, why, Reason.EMPTY)
 
 
+def remove_unused(draft: Draft) -> None:
+    """Machines whose pods leave their GPUs unused, as remove_idle found them: they go as Underutilized, by the budgets and holds of that
+    reason."""
+    by_pool: dict[str, list[voluntary.Candidate]] = collections.defaultdict(list)
+    for settled in draft.undecided():
+        pool = draft.situation.in_force(settled.claim)
+        since = draft.unused.get(settled.claim.name)
+        if pool is None or since is None:
+            continue
+        if held := voluntary.against(draft, pool, settled, Reason.UNDERUTILIZED):
+            _keep(draft, settled.claim, f"its GPUs are unused; {held}", Reason.UNDERUTILIZED)
+        else:
+            by_pool[pool.key].append(voluntary.Candidate(settled.claim, since))
+    for key, candidates in sorted(by_pool.items()):
+        pool = t.cast(Pool, draft.situation.in_force(candidates[0].claim))
+        live = sum(1 for settled in draft.settled.values() if settled.claim.pool == key and _stays(draft, settled))
+        chosen = voluntary.choose(candidates, live, pool.min_nodes)
+        for claim in chosen.kept:
+            _keep(draft, claim, f"its GPUs are unused, kept for {draft.situation.floor_words(pool)}")
+        lasts = {candidate.claim.name: (draft.now - candidate.idle_since).total_seconds() for candidate in candidates}
+        wanted = [(claim, f"its GPUs are unused for {print_duration(lasts[claim.name])}") for claim in chosen.go]
+        voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
+
+
+def _stays(draft: Draft, settled: Settled) -> bool:
+    name = settled.claim.name
+    return (
+        settled.claim.phase is Phase.READY
+        and _is_usable(draft, settled)
+        and name not in draft.decisions
+        and not draft.is_extra(name)
+    )
+
+
 def _waits(idle: emptiness.Idle, node: Node | None, old: str) -> emptiness.Idle:
     """That of a machine that comes in the place of ``old`` and waits for its pods: its idle time begins when that one has gone."""
     noted = node is not None and IDLE_SINCE_ANNOTATION in node.annotations
@@ -114,6 +160,10 @@ def _waits(idle: emptiness.Idle, node: Node | None, old: str) -> emptiness.Idle:
 
 def _note(draft: Draft, claim: Claim, node: Node | None, idle: emptiness.Idle) -> Claim:
     """Remember since when the machine is idle: on the Node, which wins, and in the claim."""
+    if idle.gpus is not None and idle.gpus.write and node is not None:
+        found = Finding.GPUS_UNUSED if idle.gpus.low else Finding.GPUS_USED
+        action = Action(ActionKind.ANNOTATE, claim.name, found, idle.gpus.why, pool=claim.pool)
+        draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=idle.gpus.value))
     if idle.write and node is not None:
         action = Action(ActionKind.ANNOTATE, claim.name, Finding.IDLE if idle.since else Finding.BUSY, idle.why, pool=claim.pool)
         draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=idle.value))
