@@ -21,6 +21,7 @@ import yaml
 from .wsgi import MACHINE_AGENT, App, Environ, StartResponse
 
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class KubeError(Exception):

@@ -11,8 +11,9 @@ from decimal import Decimal
 
 import flask
 
-from . import strangers
+from . import health_agent, strangers
 from .behaviour import Behaviour
+from .cluster import KubeError
 from .dcgm_exporter import FAULTS
 from .faults import Fault
 from .market import MarketError, offers, set_price, set_stock
@@ -113,14 +114,21 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
 
     @flask_app.post("/machines/<name>/<what>")
     def strike(name: str, what: str) -> t.Any:
-        if what not in ("kill", "vanish", "busy", "traffic"):
-            known = "be killed (kill), be taken back by its cloud (vanish), be busy or not (busy), and have traffic (traffic)"
+        if what not in ("kill", "vanish", "busy", "traffic", "condition", "gpus"):
+            known = (
+                "be killed (kill), be taken back by its cloud (vanish), be busy or not (busy), have traffic (traffic), and its Node have a "
+                "condition of a health agent (condition) and fewer GPUs (gpus)"
+            )
             return refuse(404, f"a machine can {known}")
         machine = find(box, name)
         if machine is None:
             return refuse(404, f"no machine that runs is called {name!r}")
-        body = flask.request.get_json(force=True) if what in ("busy", "traffic") and flask.request.get_data() else {}
-        if what == "traffic":
+        takes_body = what in ("busy", "traffic", "condition", "gpus") and flask.request.get_data()
+        body = flask.request.get_json(force=True) if takes_body else {}
+        if what in ("condition", "gpus"):
+            if problem := _ail(box, machine, what, body if isinstance(body, dict) else {}):
+                return refuse(400, problem)
+        elif what == "traffic":
             sizes = body if isinstance(body, dict) else {}
             if not sizes or set(sizes) - {"down_gb", "up_gb"} or not all(_is_size(one) for one in sizes.values()):
                 return refuse(400, 'send {"down_gb": <GB>} or {"up_gb": <GB>} or both')
@@ -158,6 +166,25 @@ def _gpu_levers(flask_app: flask.Flask, box: Box) -> None:
             return refuse(409, "this world has no cluster of its own, so no exporter")
         box.exporters.use(node, *percent, mig=mig, fault=fault)
         return {"node": node, "percent": percent, "mig": mig, "fault": fault}
+
+
+def _ail(box: Box, machine: Machine, what: str, body: dict[str, t.Any]) -> str:
+    """Write what is wrong to the Node of a machine; why that cannot be, empty when it was done."""
+    client, now = box.cluster.admin(), box.world.clock.now()
+    texts = {key: body.get(key, "") for key in ("type", "status", "reason", "message")}
+    try:
+        if what == "condition":
+            named = bool(texts["type"]) and texts["status"] in ("True", "False", "Unknown")
+            if set(body) - set(texts) or not named or not all(isinstance(text, str) for text in texts.values()):
+                return 'send {"type": "KernelDeadlock", "status": "True"}, and reason and message if you like'
+            health_agent.report(client, machine.name, texts["type"], texts["status"], now, texts["reason"], texts["message"])
+        else:
+            if not {"left"} <= set(body) <= {"left", "capacity"} or not all(type(one) is int and one >= 0 for one in body.values()):
+                return 'send {"left": <GPUs that are allocatable>}, and capacity where that stays higher'
+            health_agent.show_gpus(client, machine.name, body["left"], body.get("capacity"))
+    except KubeError as error:
+        return f"{machine.name} has no Node that could show it: {error}"
+    return ""
 
 
 def _stranger_levers(flask_app: flask.Flask, box: Box) -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from .cluster import MERGE, Client, KubeError
+from .cluster import MERGE, STRATEGIC, Client, KubeError
 from .device_plugin import Sharing
 from .payload import Intent
 
@@ -184,7 +184,8 @@ def event(
 
 
 def patch_status(client: Client, node: str, status: dict[str, t.Any]) -> None:
-    client.call("PATCH", f"/api/v1/nodes/{node}/status", {"status": status}, kind=MERGE)
+    """Conditions of others stay, as they do when a real kubelet writes its own."""
+    client.call("PATCH", f"/api/v1/nodes/{node}/status", {"status": status}, kind=STRATEGIC)
 
 
 def renew_lease(client: Client, node: str, uid: str, now: datetime, *, create: bool = False) -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from sandbox import control, strangers
+from sandbox import control, kubelet, strangers
 from sandbox.cluster import KubeError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -202,6 +202,29 @@ def test_a_container_can_be_made_busy(stand: t.Any) -> None:
     assert client.post("/machines/tgp-a-1/busy").status_code == 200 and machine.details["busy"] is True
     assert client.post("/machines/tgp-a-1/busy", json={"busy": False}).status_code == 200 and machine.details["busy"] is False
     assert client.post("/machines/tgp-a-1/busy", json={"busy": "very"}).status_code == 400
+
+
+def test_a_nodes_health_can_be_changed_as_agents_do(stand: t.Any) -> None:
+    """A condition keeps its transition while its status stays; the sandbox's kubelet writes its own conditions beside it."""
+    hand, client = stand
+    hand.rent("tgp-a-1")
+    admin = hand.box.cluster.admin()
+    admin.call("POST", "/api/v1/nodes", {"metadata": {"name": "tgp-a-1"}})
+    times = []
+    for status in ("True", "True", "False"):
+        hand.box.world.clock.advance(60)
+        assert client.post("/machines/tgp-a-1/condition", json={"type": "KernelDeadlock", "status": status}).status_code == 200
+        kubelet.ready(admin, "tgp-a-1", hand.box.world.clock.now())
+        listed = {one["type"]: one for one in admin.call("GET", "/api/v1/nodes/tgp-a-1")["status"]["conditions"]}
+        times.append(listed["KernelDeadlock"]["lastTransitionTime"])
+    assert times[0] == times[1] < times[2] and listed["KernelDeadlock"]["reason"] == "NoKernelDeadlock" and "Ready" in listed
+    assert client.post("/machines/tgp-a-1/gpus", json={"left": 7, "capacity": 8}).status_code == 200
+    shown = admin.call("GET", "/api/v1/nodes/tgp-a-1")["status"]
+    assert (shown["allocatable"]["nvidia.com/gpu"], shown["capacity"]["nvidia.com/gpu"]) == ("7", "8")
+    for what, nonsense in (("condition", {"type": "X"}), ("condition", {"status": "True"}), ("gpus", {}), ("gpus", {"left": "7"})):
+        assert client.post(f"/machines/tgp-a-1/{what}", json=nonsense).status_code == 400
+    admin.call("DELETE", "/api/v1/nodes/tgp-a-1")
+    assert "no Node" in client.post("/machines/tgp-a-1/gpus", json={"left": 1}).json()["message"]
 
 
 def test_a_node_joins_without_any_machine(stand: t.Any) -> None:
