@@ -89,7 +89,7 @@ FORMS: dict[str, list[Rule]] = {
     "amount": [*_DOLLARS, _BUDGET],
     **dict.fromkeys(
         ("persistentKeepalive", "unhealthyTimeout", "minAge", "drainTimeout", "registrationTimeout", "terminationGracePeriod",
-         "scaleUpDelay", "minDuration", "duration", "timeout", "window"),
+         "scaleUpDelay", "minDuration", "duration", "timeout", "window", "for"),
         [_duration(""), _NEVER],
     ),
     **dict.fromkeys(("consolidateAfter", "expireAfter", "maxLifetime", "idleTimeout"), [_duration(', or "Never"')]),

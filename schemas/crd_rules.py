@@ -376,6 +376,20 @@ _NODE_POOL: Rules = {
         ),
     ],
     "spec.acceptance": _ACCEPTANCE,
+    "spec.unhealthyConditions[]": [
+        rule(
+            "has(self.type) != has(self.taint)",
+            "needs exactly one of type (a condition of the Node) and taint (the key of a taint).",
+        ),
+        *(
+            rule(f"!has(self.taint) || !has(self.{field})", "is of a condition. Remove it.", at=f".{field}")
+            for field in ("status", "contains")
+        ),
+        rule("!has(self.type) || !has(self.value)", "is of a taint. Remove it.", at=".value"),
+    ],
+    "spec.unhealthyConditions[].type": [
+        rule("self != 'Ready'", "how long a node may be not Ready is spec.unhealthyTimeout. Remove this entry.")
+    ],
     "spec.disruption.idleProbe": [
         rule(
             "has(self.url) != has(self.command)",
@@ -440,6 +454,9 @@ BOUNDS: dict[str, dict[str, t.Any]] = {
     "spec.template.spec.service.environment": {"maxProperties": 256},
     "spec.template.spec.service.environmentFrom": {"maxProperties": 256},
     "spec.disruption.budgets": {"maxItems": 32},
+    "spec.unhealthyConditions": {"maxItems": 64},
+    "spec.unhealthyConditions[].type": {"maxLength": 316},
+    "spec.unhealthyConditions[].contains": {"maxItems": 16},
     "spec.calendar.windows": {"maxItems": 64},
     "spec.calendar.windows[].days": {"maxItems": 7},
     "spec.wireguardConfig.allowedIPs": {"maxItems": 256},

@@ -51,6 +51,8 @@ machines:
       when it is unknown.
     - C(utilization) is the use of its busiest GPU, or V(unknown) with the reason in C(utilization_unknown). Both are empty where no pool goes
       by it (C(idleSignal)).
+    - C(gpus_shown) is how many GPUs (or slices) the Node shows, null when that is unknown, C(missing_gpus_cost) what was paid so far for those
+      that it lacked, and C(signs) are conditions and taints of health agents on it.
   type: list
   elements: dict
   returned: always

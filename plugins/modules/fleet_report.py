@@ -74,6 +74,8 @@ report:
       C(unknown_gpu_hours), C(per_useful_gpu_hour) (null while hours are unknown), C(machines), C(whole) and C(torn).
     - C(traffic) is an estimate that no other sum contains. C(machines) of it are at clouds that bill traffic, C(estimate) is in dollars, for
       C(once_gb) GB that each machine downloads once and C(hour_gb) GB per hour in each direction.
+    - C(missing_gpus) is what was paid for GPUs that nodes did not show (C(cost), C(gpu_hours)), and the C(machines), each with C(name),
+      C(cost), C(gpu_hours) and what it C(shown) at least ("7 of 8"). Its dollars are part of all sums, its GPUs of no useful hour.
     - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
   type: dict
   returned: always

@@ -10,8 +10,20 @@ import typing as t
 from decimal import Decimal
 
 from ..core.errors import InvalidInput
-from ..model import AcceptanceTest, Calendar, CloudChoice, DisruptionBudget, Machine, NodeClass, Pool, Requirement, Window
+from ..model import (
+    AcceptanceTest,
+    Calendar,
+    CloudChoice,
+    DisruptionBudget,
+    Machine,
+    NodeClass,
+    Pool,
+    Requirement,
+    UnhealthyCondition,
+    Window,
+)
 from ..model.labels import (
+    CLOUD_PROVIDER_TAINT_PREFIX,
     CLUSTER_LABEL,
     DISRUPTED_TAINT,
     GPU_COUNT_LABEL,
@@ -20,15 +32,17 @@ from ..model.labels import (
     GPU_TYPE_LABEL,
     INITIALIZING_TAINT,
     INSTANCE_ID_LABEL,
+    NODE_TAINT_PREFIX,
     NODECLASS_LABEL,
     NODEPOOL_LABEL,
+    PREFIX,
     PROVIDER_LABEL,
     PROVISIONED_LABEL,
     REGION_LABEL,
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
-from ..model.spec import ACCEPTANCE_TIMEOUT, DRAIN_TIMEOUT, IDLE_BELOW, IDLE_WINDOW
+from ..model.spec import ACCEPTANCE_TIMEOUT, DRAIN_TIMEOUT, IDLE_BELOW, IDLE_WINDOW, UNHEALTHY_FOR
 from ..planner.disruption.disruption_budgets import valid
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
@@ -97,6 +111,7 @@ def node_pool(
         unhealthy_timeout=reader.duration(spec["unhealthyTimeout"], "spec.unhealthyTimeout", 0)
         if "unhealthyTimeout" in spec
         else None,
+        unhealthy_conditions=unhealthy_conditions(spec, reader),
         calendar=calendar(spec.get("calendar"), reader, limits.get("maxNodes")),
         gpu_wait=spec.get("gpuWait", "all"),
         acceptance=acceptance(spec, reader),
@@ -238,6 +253,7 @@ _OURS = "is set by the collection itself. Remove it."
 RESERVED_LABELS = frozenset(  # by which we find what is ours
     (NODEPOOL_LABEL, NODECLASS_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL, CLUSTER_LABEL, INSTANCE_ID_LABEL)
 )
+_KEPT_TAINTS = (PREFIX, NODE_TAINT_PREFIX, CLOUD_PROVIDER_TAINT_PREFIX)  # of which no health agent has one
 RESERVED_TAINTS = frozenset((INITIALIZING_TAINT, DISRUPTED_TAINT, GPU_LOST_TAINT))  # by which we say how a node is
 
 
@@ -308,6 +324,55 @@ def acceptance(spec: Spec, reader: Reader) -> AcceptanceTest | None:
         lasts,
         given.get("gpus", "all"),
     )
+
+
+# ---- by which signs on its Node a machine is unhealthy (L-37)
+
+_UNHEALTHY = "spec.unhealthyConditions"
+
+
+def unhealthy_conditions(spec: Spec, reader: Reader) -> tuple[UnhealthyCondition, ...]:
+    """The pool's own entries, in their order. Faults: an entry that could never fit, or that would take the part of another field."""
+    own = {taint["key"] for taint in spec.get("template", {}).get("spec", {}).get("taints", ())}
+    entries: list[UnhealthyCondition] = []
+    for place, given in enumerate(spec.get("unhealthyConditions", ())):
+        path = f"{_UNHEALTHY}[{place}]"
+        kind, taint = given.get("type", ""), given.get("taint", "")
+        if bool(kind) == bool(taint):
+            reader.fault(path, "needs exactly one of type (a condition of the Node) and taint (the key of a taint).")
+        for field in ("status", "contains"):
+            if taint and field in given:
+                reader.fault(f"{path}.{field}", "is of a condition. Remove it.")
+        if kind and "value" in given:
+            reader.fault(f"{path}.value", "is of a taint. Remove it.")
+        if kind == "Ready":
+            reader.fault(f"{path}.type", "how long a node may be not Ready is spec.unhealthyTimeout. Remove this entry.")
+        if taint.startswith(_KEPT_TAINTS):
+            reader.fault(f"{path}.taint", f"{taint} is set by Kubernetes or by the collection itself. Name one of a health agent.")
+        elif any(key == taint or (taint.endswith("/") and key.startswith(taint)) for key in own):
+            reader.fault(
+                f"{path}.taint", f"{taint} is one that spec.template.spec.taints gives every node of the pool. Remove this entry."
+            )
+        if given.get("action") == "Ignore" and "for" in given:
+            reader.fault(f"{path}.for", "has no effect with action: Ignore. Remove it.")
+        entry = UnhealthyCondition(
+            type=kind,
+            status=given.get("status", "True"),
+            taint=taint,
+            value=given.get("value", ""),
+            contains=tuple(given.get("contains", ())),
+            lasts=reader.duration(given.get("for"), f"{path}.for", UNHEALTHY_FOR),
+            action=given.get("action", "Report"),
+        )
+        if any(_covers(before, entry) for before in entries):
+            reader.fault(path, "an entry before it fits whatever this one fits, so it has no effect. Remove it, or exchange them.")
+        entries.append(entry)
+    return tuple(entries)
+
+
+def _covers(before: UnhealthyCondition, entry: UnhealthyCondition) -> bool:
+    same = (before.type, before.status, before.taint) == (entry.type, entry.status, entry.taint)
+    return same and before.contains in ((), entry.contains) and before.value in ("", entry.value)
 
 
 # ---- the part of a GPUNodePool that says when its nodes go by themselves: ``spec.disruption``

@@ -35,6 +35,7 @@ ACCEPTANCE_GPUS = ("all", "one")
 ORPHANED_POLICIES = ("Drain", "Keep")
 DRIFT_POLICIES = ("Report", "Replace")
 GPU_LOSS_POLICIES = ("Keep", "Replace")
+UNHEALTHY_ACTIONS = ("Replace", "ReplaceWhenEmpty", "Report", "Ignore")
 DISRUPTION_REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 MESH_CLIENTS = ("inject", "image")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -246,6 +247,19 @@ _ACCEPTANCE = _object(
     (),
     "what a new node has to pass before pods may come",
 )
+_UNHEALTHY = _object(
+    {
+        "type": _said(_TEXT, "a condition of the Node; instead of taint"),
+        "status": _said({"enum": ["True", "False"]}, 'the status that means trouble, in quotes; "True" without it'),
+        "contains": _list(_TEXT, 1, "texts of which the condition's reason or message contains one; without it any will do"),
+        "taint": _said(_TEXT, "the key of a taint of the Node, or a prefix that ends with /; instead of type"),
+        "value": _said(_TEXT, "the taint's value; without it any will do"),
+        "for": _said(_DURATION, "for how long it has to last"),
+        "action": _said({"enum": list(UNHEALTHY_ACTIONS)}, "what then becomes of the machine; Report without it"),
+    },
+    (),
+    "a sign by which a node is unhealthy",
+)
 _CLOCK: Schema = {"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "description": 'a local time of day like "08:00"'}
 _CLOCK_END: Schema = {
     "type": "string",
@@ -367,6 +381,10 @@ NODE_POOL = _document(
             "calendar": _CALENDAR,
             "orphanedPolicy": _ORPHANED,
             "unhealthyTimeout": _said(_DURATION, "for how long a node may be ill before it goes"),
+            "unhealthyConditions": _list(
+                _UNHEALTHY,
+                description="conditions and taints by which a node is unhealthy, in order; those that are built in come after them",
+            ),
             "limits": _object({"maxNodes": _COUNT, "resources": _GPU_COUNTS}),
             "disruption": _object(
                 {

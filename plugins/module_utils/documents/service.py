@@ -29,6 +29,7 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "terminationGracePeriod": "a service has no pods that could hold it",
     "gpuWait": "a service is complete when its health path answers",
     "acceptance": "no pod runs on a service, so none can test it",
+    "unhealthyConditions": "a service has no Node that could show conditions or taints",
     "pack": "no pod runs on a service",
     "schedulers": "no pod runs on a service",
     "scaleUpDelay": "no pod runs on a service",

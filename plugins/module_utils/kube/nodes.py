@@ -12,7 +12,7 @@ from datetime import datetime
 
 from ..core.clock import from_text
 from ..core.errors import ApiError, Conflict, InvalidInput, TgpError
-from ..model import DevicePlugin, DevicePlugins, Node, Taint
+from ..model import DevicePlugin, DevicePlugins, Node, NodeCondition, Taint
 from ..model.labels import (
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
     GPU_PRESENT_LABEL,
@@ -64,15 +64,15 @@ def parse(kube: Kube, raw: Json) -> Node:
     meta = raw.get("metadata") or {}
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     try:
-        condition: Json = next((entry for entry in status.get("conditions") or [] if entry["type"] == "Ready"), {})
-        since = condition.get("lastTransitionTime")
+        listed: list[Json] = status.get("conditions") or []
+        condition: Json = next((entry for entry in listed if entry["type"] == "Ready"), {})
         info = status.get("nodeInfo") or {}
         return Node(
             name=meta["name"],
             uid=meta["uid"],
             created=from_text(meta["creationTimestamp"]),
             ready={"True": True, "False": False}.get(condition.get("status", "")),
-            ready_since=from_text(since) if since else None,
+            ready_since=_moment(condition.get("lastTransitionTime")),
             ready_message=str(condition.get("message") or condition.get("reason") or ""),
             unschedulable=bool(spec.get("unschedulable")),
             labels=meta.get("labels") or {},
@@ -83,6 +83,7 @@ def parse(kube: Kube, raw: Json) -> Node:
             os_image=info.get("osImage") or "",
             kubelet_version=info.get("kubeletVersion") or "",
             resource_version=meta.get("resourceVersion") or "",
+            conditions=tuple(_condition(entry) for entry in listed if entry["type"] != "Ready"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise kube.api.bad_shape(f"GET {PATH}", f"the Node {meta.get('name', '?')} has an odd field: {error!r}") from error
@@ -90,7 +91,16 @@ def parse(kube: Kube, raw: Json) -> Node:
 
 def taint(raw: Json) -> Taint:
     """A raw taint as our record."""
-    return Taint(raw["key"], raw.get("value") or "", raw["effect"])
+    return Taint(raw["key"], raw.get("value") or "", raw["effect"], _moment(raw.get("timeAdded")))
+
+
+def _condition(raw: Json) -> NodeCondition:
+    status, reason, message = (str(raw.get(key) or "") for key in ("status", "reason", "message"))
+    return NodeCondition(raw["type"], status, reason, message, _moment(raw.get("lastTransitionTime")))
+
+
+def _moment(text: str | None) -> datetime | None:
+    return from_text(text) if text else None
 
 
 # ---- changes

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .offers import Lane, Offer
-from .spec import IDLE_BELOW, IDLE_WINDOW, AcceptanceTest, Calendar, DisruptionBudget, SecretRef
+from .spec import IDLE_BELOW, IDLE_WINDOW, AcceptanceTest, Calendar, DisruptionBudget, GpuLoss, SecretRef, UnhealthyCondition
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 
@@ -95,6 +95,7 @@ class Limits:
     idle_below: Decimal = IDLE_BELOW
     idle_window: int = IDLE_WINDOW
     idle_probed: bool = False
+    unhealthy_conditions: tuple[UnhealthyCondition, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class Claim:
     an older version, or one made for a running machine).
     ``replaces`` is the name of the machine in whose place this one comes; it means nothing once that machine is gone.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
+    ``gpu_losses``: when its node lacked GPUs, in their order (L-20a).
     """
 
     name: str
@@ -161,6 +163,7 @@ class Claim:
     limits: Limits | None = None
     document_gone_since: datetime | None = None
     replaces: str = ""
+    gpu_losses: tuple[GpuLoss, ...] = ()
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()

@@ -88,19 +88,31 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint of a node. ``value`` may be empty."""
+    """A taint of a node. ``value`` may be empty. ``added``: since when it is there, where Kubernetes says so; no part of what it is."""
 
     key: str
     value: str
     effect: str
+    added: datetime | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """A condition of a Node. ``status``: True, False or Unknown, as text. ``since``: its last transition, None = it does not say."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A Kubernetes Node. ``ready`` None = condition Unknown or absent; ``ready_since`` = its last transition."""
+    """A Kubernetes Node. ``ready`` None = condition Unknown or absent; ``ready_since`` = its last transition. ``conditions`` are the others."""
 
     name: str
     uid: str
@@ -117,6 +129,7 @@ class Node:
     os_image: str = ""
     kubelet_version: str = ""
     resource_version: str = ""
+    conditions: tuple[NodeCondition, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -105,6 +105,10 @@ POD_SECURITY_LABELS = tuple(f"pod-security.kubernetes.io/{mode}" for mode in ("e
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
 DEVICE_PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
 
+# ---- NVIDIA: taints
+
+GPU_XID_TAINT = "nvidia.com/gpu-xid-error"
+
 # ---- Kubernetes: taints
 
 NODE_TAINT_PREFIX = "node.kubernetes.io/"

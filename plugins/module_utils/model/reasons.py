@@ -51,6 +51,7 @@ class Finding(enum.StrEnum):
     GPU_LOST = "GpuLost"
     GPUS_MISSING = "GpusMissing"
     GPU_BACK = "GpuBack"
+    UNHEALTHY_SIGN = "UnhealthySign"
     LAUNCH_REFUSED = "LaunchRefused"
     PAUSED = "Paused"
 

@@ -21,6 +21,7 @@ IDLE_BELOW: t.Final = Decimal(
 IDLE_WINDOW: t.Final = 1800  # seconds for which it must stay below, of a pool that says nothing (L-36)
 ACCEPTANCE_TIMEOUT: t.Final = 300  # seconds for one try of an acceptance test, of a pool that says nothing (L-35)
 UNHEALTHY_TIMEOUT: t.Final = 1200  # seconds for which a Node may be ill, of a pool that says nothing (L-20)
+UNHEALTHY_FOR: t.Final = 1800  # seconds for which a sign of ill health lasts, of an entry that says nothing (L-37)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -211,6 +212,22 @@ class DisruptionBudget:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class UnhealthyCondition:
+    """A sign on a Node by which its machine counts as unhealthy (L-37): the condition ``type`` with ``status`` True or False, or the taint of
+    this key (one that ends with "/": every taint of that prefix) and, unless it is empty, of this ``value``. ``contains``: reason or message
+    of the condition holds one of these texts; none = whatever they say. ``lasts``: for so many seconds. ``action``: Replace,
+    ReplaceWhenEmpty, Report or Ignore."""
+
+    type: str = ""
+    status: str = "True"
+    taint: str = ""
+    value: str = ""
+    contains: tuple[str, ...] = ()
+    lasts: int = UNHEALTHY_FOR
+    action: str = "Report"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
     """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``replicas``: the exact number of its machines, whatever pods
     wait; None = ``min_nodes`` is the floor.
@@ -222,6 +239,7 @@ class Pool:
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
     ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
     ``surge``: a machine that drifted or expires is replaced before it goes. ``acceptance``: None = new nodes are not tested.
+    ``unhealthy_conditions``: its own entries; they go before those that hold for every pool (L-37).
     ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
     read from, as :class:`Document` has it; ``source_uid``: the uid of an object."""
 
@@ -253,6 +271,7 @@ class Pool:
     min_age: int = 600
     registration_timeout: int | None = None
     unhealthy_timeout: int | None = None
+    unhealthy_conditions: tuple[UnhealthyCondition, ...] = ()
     calendar: Calendar | None = None
     idle_mode: str = "workload"
     idle_signal: str = "pods"
@@ -381,13 +400,24 @@ class SpendingBudget:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GpuLoss:
+    """A time in which the node of a machine in use lacked ``missing`` of the ``of`` GPUs (or slices) that it was to show (L-20a).
+    ``until`` None = it did so to the end, or still does."""
+
+    since: datetime
+    missing: int
+    of: int
+    until: datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class LedgerLine:
     """What one machine cost: a closing line of the ledger, or (``closed`` False) a machine that still lives, as of now.
 
     ``price_hour`` and ``disk_hour`` (a part of it) in dollars; ``cost`` is what it cost until ``end``. ``granularity``: the seconds its cloud
     bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented. ``worked_since`` and
     ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown. ``traffic_price_gb_down`` and
-    ``_up`` are dollars per GB that its offer named; ``cost`` contains no traffic."""
+    ``_up`` are dollars per GB that its offer named; ``cost`` contains no traffic. ``gpu_losses``: when GPUs that were paid for were missing."""
 
     key: str
     name: str
@@ -418,6 +448,7 @@ class LedgerLine:
     closed: bool = True
     traffic_price_gb_down: Decimal | None = None
     traffic_price_gb_up: Decimal | None = None
+    gpu_losses: tuple[GpuLoss, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

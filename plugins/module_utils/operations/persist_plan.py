@@ -20,7 +20,7 @@ from ..model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION
 from ..model.reasons import ActionKind, Finding
 from ..observe.context import Context
 from ..planner import finalizers, notices
-from ..planner.disruption.interruption import LEFT_ALONE
+from ..planner.disruption.interruption import left_alone
 from ..planner.object_status import World, statuses
 from ..planner.object_status import change as status_change
 from ..planner.offers import launch_backoff
@@ -135,7 +135,7 @@ def _restore(context: Context, action: Action, recorded: Recorded) -> bool:
 def _leave_alone(context: Context, claim: Claim, recorded: Recorded) -> None:
     """Block where a machine was lost or never joined, and count what never joined for its pool, once, before the record that says so. The
     machine costs money, so it ends also when that cannot be noted."""
-    reason = LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
+    reason = left_alone(claim.deletion.reason if claim.deletion else "", rented=CAPABILITIES[claim.cloud].rented)
     try:
         for key in launch_backoff.keys_after(claim.offer, reason):
             context.records.block(key, reason)

@@ -36,7 +36,7 @@ def watch(draft: Draft, settings: Settings) -> None:
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}
     if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:
-        draft.judged |= {"orphan_found", MASS_GUARD, "gpus_missing", *_BUDGETS}
+        draft.judged |= {"orphan_found", MASS_GUARD, "gpus_missing", "node_condition", *_BUDGETS}
 
 
 def _pending(draft: Draft) -> None:

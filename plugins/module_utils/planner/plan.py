@@ -23,7 +23,7 @@ from .disruption import consolidation, drift, forced_disruption, idleness, inter
 from .garbage_collection import auxiliary_resources, document_gone, orphans
 from .pauses import paused_pools
 from .plan_builder import Draft
-from .provisioning import gpu_health, launch_planner, replacements
+from .provisioning import gpu_health, launch_planner, node_conditions, replacements
 from .provisioning.reservations import LaunchCapacity
 from .scheduling import completed_requests, scale_up, unschedulable_pods
 
@@ -250,6 +250,7 @@ PASSES: tuple[Pass, ...] = (
         _PROVISION,
         blind=_PROVISION,
     ),
+    Pass("gpu-warnings", lambda run: gpu_health.warn(run.draft), _PROVISION),
     Pass("price-jump", lambda run: forced_disruption.prices(run.draft, destroy=True), _REAP, reasons=(Reason.PRICE_JUMP,)),
     Pass("budgets", _budgets, _REAP, reasons=(Reason.BUDGET,)),
     Pass("expiration", lambda run: forced_disruption.expired(run.draft), _REAP, reasons=(Reason.EXPIRED,)),
@@ -262,13 +263,21 @@ PASSES: tuple[Pass, ...] = (
         after=("gpu-health",),
         why="gpu-health marks nodes without GPUs, also those that end here",
     ),
+    Pass(
+        "node-conditions",
+        lambda run: node_conditions.repair(run.draft),
+        _REAP,
+        reasons=(Reason.UNHEALTHY,),
+        after=("node-repair",),
+        why="nodes that end as not Ready count when the guard asks how many of a pool are unhealthy",
+    ),
     Pass("document-gone", lambda run: document_gone.reconcile(run.draft), _REAP, reasons=(Reason.DOCUMENT_GONE,)),
     Pass("termination-requests", lambda run: forced_disruption.asked_for(run.draft), _REAP, reasons=(Reason.MANUAL,)),
     Pass(
         "continue-drains",
         lambda run: forced_disruption.go_on(run.draft),
         _REAP,
-        after=("failed-joins", "price-jump", "budgets", "expiration", "node-repair", "document-gone", "termination-requests"),
+        after=("failed-joins", "price-jump", "budgets", "expiration", "node-conditions", "document-gone", "termination-requests"),
         why="a drain of an earlier run goes on for its own reason only where no stronger one holds now",
     ),
     # ---- launches: after what has to go, so that it is replaced in the same plan, under limits that count it as still alive
@@ -314,6 +323,14 @@ PASSES: tuple[Pass, ...] = (
         reasons=(Reason.REPLACED,),
         after=("gpu-health", "emptiness"),
         why="gpu-health notes since when GPUs are missing",
+    ),
+    Pass(
+        "empty-unhealthy",
+        lambda run: node_conditions.replace_empty(run.draft),
+        _REAP,
+        reasons=(Reason.REPLACED,),
+        after=("node-conditions", "emptiness", "gpu-replacement"),
+        why="node-conditions notes since when a sign is there; an idle node goes as idle where it may",
     ),
     Pass(
         "drift",

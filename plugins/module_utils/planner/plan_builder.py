@@ -25,6 +25,7 @@ SECOND_RUN_AFTER: t.Final = 60  # seconds between two runs that count as two: wh
 _STAYS = frozenset(
     {
         Finding.KEPT,
+        Finding.UNHEALTHY_SIGN,
         Reason.EXPIRED,
         Reason.EMPTY,
         Reason.DRIFTED,

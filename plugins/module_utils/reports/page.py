@@ -17,7 +17,7 @@ from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
 from .svg import series_colour
-from .text import WAYS, WORDS, cents, headline, share, sums, traffic_text
+from .text import WAYS, WORDS, cents, headline, missing_text, share, sums, traffic_text
 
 _MOST_DAYS = 45
 _MOST_MACHINES = 500
@@ -33,6 +33,7 @@ def page(spending: Report, report: _Data, now: datetime) -> str:
         f"Days are those of {escape(spending.time_zone)}. Made {to_text(now)}.</p></header>",
         _warnings(spending, report),
         _cards(spending, report),
+        f"<p>{escape(missing_text(spending))}.</p>" if spending.missing else "",
         f"<p>{escape(traffic_text(spending))}.</p>" if spending.traffic.machines else "",
         _budgets(money["budgets"], whole=money["whole"]),
         _charts(spending, money, now) if spending.parts else "<section><p>Nothing was spent in this time.</p></section>",

@@ -13,7 +13,7 @@ from decimal import Decimal
 from ..core.clock import to_text
 from ..core.events import render
 from ..core.task import Task
-from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Probe
+from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Pool, Probe
 from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
@@ -24,11 +24,12 @@ from ..planner.cost.price_history import break_even_hours
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
 from ..planner.offers import launch_backoff
 from ..planner.pauses import Pauses, paused_lines, paused_pools, paused_rows
-from ..planner.provisioning.service import Health, health_of
+from ..planner.provisioning.service import health_of
 from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
 from ..units import calendar
 from ..units.values import parse_money, print_money
+from .machine_state import health_facts, service_state, state_of
 from .pool_rows import Known, class_rows, pool_rows, tables
 
 _COLUMNS = {
@@ -114,7 +115,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     chosen = _chosen(context, every, pools)
     ours = every if chosen is None else every.of(chosen.has)
     machines = [
-        _machine(name, machine, now)
+        _machine(name, machine, now, context.specs.pool_of(machine.claim.pool) if machine.claim else None)
         | _service(context, machine.claim, machine.device, observation)
         | utilization_of(context, machine.claim, observation)
         for name, machine in ours.by_name().items()
@@ -343,7 +344,7 @@ class _View:
         return _duration((self.initialized - self.started).total_seconds()) if self.initialized and self.started else ""
 
 
-def _machine(name: str, machine: _Together, now: datetime) -> dict[str, t.Any]:
+def _machine(name: str, machine: _Together, now: datetime, pool: Pool | None) -> dict[str, t.Any]:
     instance, device, node = machine.instance, machine.device, machine.node
     if machine.claim is not None:
         view = _View.of_claim(machine.claim, now)
@@ -360,7 +361,7 @@ def _machine(name: str, machine: _Together, now: datetime) -> dict[str, t.Any]:
         "region": view.hardware.region,
         "lane": view.lane,
         "phase": view.phase,
-        "state": _state(machine.claim, instance, node),
+        "state": state_of(machine.claim, instance, node, pool),
         "price_hour": "" if view.price is None else str(view.price),
         "cost": str(view.cost.quantize(Decimal("0.0001"))),
         "age": _duration((now - view.started).total_seconds()) if view.started else "",
@@ -373,6 +374,7 @@ def _machine(name: str, machine: _Together, now: datetime) -> dict[str, t.Any]:
         "mesh_online": device.online if device else None,
         "node_ready": node.ready if node else None,
         "idle_since": to_text(view.idle_since) if view.idle_since else "",
+        **health_facts(machine.claim, node, pool, now),
     }
 
 
@@ -387,32 +389,8 @@ def _service(context: Context, claim: Claim | None, device: Device | None, obser
     return {
         "endpoint": f"{address}:{port}" if address and port else address,
         "healthy": health.well,
-        "state": _service_state(claim, health),
+        "state": service_state(claim, health),
     }
-
-
-def _service_state(claim: Claim, health: Health) -> str:
-    if claim.deletion is not None or claim.phase.value != "Ready":
-        return f"{claim.phase.value} ({claim.deletion.reason})" if claim.deletion is not None else claim.phase.value
-    if health.well is False:
-        return f"Ready, {health.why}"
-    if health.well is None:
-        return "Ready, health unknown"
-    return "Ready, idle" if claim.idle_since else "Ready"
-
-
-def _state(claim: Claim | None, instance: Instance | None, node: Node | None) -> str:
-    if claim is None:
-        return "no claim"
-    if claim.deletion is not None:
-        return f"{claim.phase.value} ({claim.deletion.reason})"
-    if claim.phase.value == "Ready":
-        if node is None:
-            return "Ready, Node missing"
-        if node.ready is not True:
-            return "Ready, Node not ready"
-        return "Ready, idle" if claim.idle_since else "Ready"
-    return claim.phase.value if instance or not claim.instance_id else f"{claim.phase.value}, not listed"
 
 
 def _duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
+from ..planner.cost.cost import add_up
 from ..planner.cost.spend_report import Report
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..units.values import print_money
@@ -29,8 +30,10 @@ WORDS = {
     "unused": "no work seen",
     "unknown": "unknown",
 }
+_MOST_NAMED = 5  # machines in a sentence
 _CSV = (
     "day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot", "used_for", "ended_for", "cost", "useful_gpu_seconds",
+    "missing_gpu_seconds", "missing_cost",
 )  # fmt: skip
 
 
@@ -51,6 +54,14 @@ def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cl
             "estimate": print_money(report.traffic.dollars),
             "once_gb": ONCE_GB,
             "hour_gb": HOUR_GB,
+        },
+        "missing_gpus": {
+            "cost": str(add_up(row.cost for row in report.missing)),
+            "gpu_hours": str(_hours(sum((row.gpu_hours for row in report.missing), Decimal(0)))),
+            "machines": [
+                {"name": row.name, "shown": row.shown, "cost": str(row.cost), "gpu_hours": str(_hours(row.gpu_hours))}
+                for row in report.missing
+            ],
         },
         "useful_gpu_hours": str(report.gpu_hours.quantize(Decimal("0.0001"))),
         "unknown_gpu_hours": str(report.unknown_gpu_hours.quantize(Decimal("0.0001"))),
@@ -75,7 +86,7 @@ def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -
         ]
         drawn = render(rows, {"word": heading, "cost": "$", "share": "%"}, right=("cost", "share"))
         lines += [*drawn, ""] if drawn else []
-    texts = [*headline(report, money, torn), *filter(None, [traffic_text(report)])]
+    texts = [*headline(report, money, torn), *filter(None, [missing_text(report), traffic_text(report)])]
     return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 
 
@@ -86,6 +97,21 @@ def headline(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]
     since = f"from {to_text(report.since)} " if report.since else ""
     text = f"{least}${print_money(report.total)} {since}until {to_text(report.until)} for {report.machines} machines; {use}"
     return [text, *(f"TORN: {place}: what its machine cost is not in any of these sums" for place in torn)]
+
+
+def missing_text(report: Report) -> str:
+    """What was paid for GPUs that were rented and not there (L-20a), and where."""
+    if not report.missing:
+        return ""
+    hours = sum((row.gpu_hours for row in report.missing), Decimal(0)).quantize(Decimal("0.01"))
+    named = ", ".join(f"{row.name} with {row.shown} GPUs ${print_money(row.cost)}" for row in report.missing[:_MOST_NAMED])
+    more = f" and {len(report.missing) - _MOST_NAMED} more" if len(report.missing) > _MOST_NAMED else ""
+    paid = print_money(add_up(row.cost for row in report.missing))
+    return f"${paid} of it was paid for GPUs that were rented and not there ({hours} GPU hours): {named}{more}"
+
+
+def _hours(hours: Decimal) -> Decimal:
+    return hours.quantize(Decimal("0.0001"))
 
 
 def traffic_text(report: Report) -> str:
@@ -129,5 +155,6 @@ def as_csv(report: Report) -> str:
         ended = line.reason if line.closed else ""
         place = (line.pool, line.node_class, line.cloud, line.model, line.gpu_count, line.region, "yes" if line.spot else "no")
         seconds = "unknown" if part.unknown_seconds else part.gpu_seconds
-        writer.writerow((part.day, line.name, *place, part.use, ended, f"{part.cost:f}", seconds))
+        missing = (part.missing_gpu_seconds, f"{part.missing_cost:f}")
+        writer.writerow((part.day, line.name, *place, part.use, ended, f"{part.cost:f}", seconds, *missing))
     return text.getvalue()

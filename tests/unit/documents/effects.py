@@ -31,6 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Ledger,
     Node,
     NodeClass,
+    NodeCondition,
     Observation,
     Offer,
     Phase,
@@ -40,6 +41,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Pool,
     Source,
     Specs,
+    Taint,
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
@@ -170,6 +172,10 @@ class Scene:
             [machine(1, 5, rented=PAIR, claim=joining, node={"allocatable": {"nvidia.com/gpu": 1}})],
             [machine(1, 200, node={"ready": False, "ready_since": self.ago(7)}), machine(2, 200), machine(3, 200)],
             [machine(1, 200, 5, rented=PAIR, node={"allocatable": {"nvidia.com/gpu": 1}}), machine(2, 200)],
+            [
+                machine(1, 200, node={"conditions": (ODD,)}),
+                machine(2, 200, 1, node={"taints": (Taint("odd", "yes", "NoSchedule"),)}),
+            ],
             [machine(1, 200, 5, claim=older), machine(2, 200, rented=PAIR)],
             [machine(1, 200, rented=BIG), machine(2, 200, rented=BIG)],
             [machine(1, 200, rented=BIG, claim={"underused_since": self.ago(30)})],
@@ -194,6 +200,7 @@ class Scene:
         return found
 
 
+ODD = NodeCondition("Odd", "True", "Odd", "a fatal thing", at("05:00"))
 ANYWHERE = Placement(tolerations=(Toleration(operator="Exists"),))
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBudget, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBudget, Pool, UnhealthyCondition
 
 from .test_meaning import SERVICE_POOL, changed, document
 
@@ -124,3 +124,36 @@ def test_L05_a_service_is_never_underutilized() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse([containers, document("GPUNodePool", spec, "p")])
     assert "spec.disruption.consolidationPolicy: a service has its machine to itself" in caught.value.problems[0]
+
+
+def entries(*listed: dict[str, t.Any], **template: t.Any) -> str:
+    spec = {"nodeClassRef": {"name": "base"}, "unhealthyConditions": list(listed), "template": {"spec": template}}
+    with pytest.raises(InvalidInput) as caught:
+        parse([CLASS, document("GPUNodePool", spec, "p")])
+    (sentence,) = caught.value.problems
+    return sentence.removeprefix("GPUNodePool.yml: spec.unhealthyConditions")
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [
+        ([{"taint": "tgp.io/gpu-lost"}], "[0].taint: tgp.io/gpu-lost is set by Kubernetes or by the collection itself"),
+        ([{"taint": "node.kubernetes.io/"}], "[0].taint: node.kubernetes.io/ is set by Kubernetes or by the collection itself"),
+        ([{"taint": "gpu"}], "[0].taint: gpu is one that spec.template.spec.taints gives every node of the pool"),
+        ([{"type": "A", "action": "Ignore", "for": "5m"}], "[0].for: has no effect with action: Ignore"),
+        ([{"type": "A"}, {"type": "A", "contains": ["x"]}], "[1]: an entry before it fits whatever this one fits"),
+        ([{"taint": "a", "value": "1"}, {"taint": "a", "value": "1"}], "[1]: an entry before it fits whatever this one fits"),
+    ],
+)
+def test_L37_an_entry_that_could_not_do_what_it_says_is_refused(listed: list[dict[str, t.Any]], words: str) -> None:
+    assert entries(*listed, taints=[{"key": "gpu", "effect": "NoSchedule"}]).startswith(words)
+
+
+def test_L37_entries_are_read_in_their_order() -> None:
+    listed = [{"type": "A", "contains": ["x"], "for": "5m", "action": "Replace"}, {"type": "A"}, {"taint": "b/", "value": "1"}]
+    spec = {"nodeClassRef": {"name": "base"}, "unhealthyConditions": listed}
+    assert parse([CLASS, document("GPUNodePool", spec, "p")])[0].pools[0].unhealthy_conditions == (
+        UnhealthyCondition("A", contains=("x",), lasts=300, action="Replace"),
+        UnhealthyCondition("A"),
+        UnhealthyCondition(taint="b/", value="1"),
+    )

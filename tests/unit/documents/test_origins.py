@@ -199,6 +199,7 @@ HARMLESS = {
         "spec.template.spec.service.healthPath": "asked of the rented machine in the mesh",
         "spec.disruption.idleProbe.url": "asked of the rented machine in the mesh",
         "spec.disruption.budgets[]": "schedules",
+        "spec.unhealthyConditions[]": "words that are compared with those of a Node",
         "spec.calendar": "times",
         "spec.budget": "numbers and a time zone",
         "spec.schedulers": "names that are compared",

@@ -9,7 +9,7 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Placement, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import GpuLoss, Placement, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
 
 from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, specs
@@ -19,12 +19,13 @@ KEY = "GpusMissing|lambda|tgp-a1b2c3d4-p-00001"
 
 def run(found: int, rented: int, now: datetime = at("12:00"), since: datetime | None = None, **facts: t.Any) -> Plan:
     asked = facts.pop("pool", pool())
-    mine = claim(offer=offer(gpu_count=rented), expected_gpus=facts.pop("expected", rented))
+    mode, losses = facts.pop("mode", "reap"), facts.pop("losses", ())
+    mine = claim(offer=offer(gpu_count=rented), expected_gpus=facts.pop("expected", rented), gpu_losses=losses)
     shown = facts.pop("node", None) or node(
         allocatable={"nvidia.com/gpu": found, **facts.pop("beside", {})}, taints=facts.pop("taints", ())
     )
     usual: dict[str, t.Any] = {"pods": (pod(requests={"nvidia.com/gpu": 1}),), "findings": {KEY: since} if since else {}}
-    return decide(seen(now, claims=(mine,), nodes=(shown,), instances=(instance(),), **{**usual, **facts}), specs(asked))
+    return decide(seen(now, claims=(mine,), nodes=(shown,), instances=(instance(),), **{**usual, **facts}), specs(asked), mode)
 
 
 @pytest.mark.parametrize(("found", "rented"), [(7, 8), (1, 2)])
@@ -78,3 +79,29 @@ def test_L20_counted_as_at_the_join() -> None:
     assert not of(run(1, 8, at("12:01"), at("12:00"), pool=pool(gpu_wait="none")), "taint")
     assert of(run(12, 4, at("12:01"), at("12:00"), expected=16), "taint"), "12 of 16 slices"
     assert not of(run(16, 4, at("12:01"), at("12:00"), expected=16), "taint")
+
+
+def kept(found: Plan) -> tuple[GpuLoss, ...] | None:
+    """The times that the claim keeps; it is written for what else this run saw first."""
+    return next((one.claim.gpu_losses for one in of(found, "update") if one.claim is not None), None)
+
+
+def test_L20_since_when_gpus_are_missing_is_kept_for_the_ledger() -> None:
+    """From the second run on, since the first sight; and until they are back. What is unknown changes nothing."""
+    assert not kept(run(7, 8))
+    since = (GpuLoss(at("12:00"), 1, 8),)
+    assert kept(run(7, 8, at("12:05"), at("12:00"))) == since
+    lacking: dict[str, t.Any] = {"losses": since, "taints": (GPU_LOST,)}
+    assert kept(run(7, 8, at("12:30"), at("12:00"), **lacking)) == since
+    assert kept(run(7, 8, at("12:30"), at("12:00"), **lacking, beside={"nvidia.com/mig-1g.10gb": 7})) == since
+    assert kept(run(8, 8, at("12:40"), at("12:00"), **lacking)) == (GpuLoss(at("12:00"), 1, 8, at("12:40")),)
+
+
+def test_L20_provision_tells_of_missing_gpus() -> None:
+    found = run(7, 8, mode="provision")
+    assert found.warnings == (
+        "tgp-a1b2c3d4-p-00001: its Node is Ready and shows 7 of its 8 GPUs; it is billed in full, and reap.yml sees to it",
+    )
+    assert (
+        not run(8, 8, mode="provision").warnings and not run(7, 8, mode="provision", beside={"nvidia.com/mig-1g.10gb": 7}).warnings
+    )

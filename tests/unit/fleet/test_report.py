@@ -11,9 +11,19 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Lane, LedgerLine, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import add_up, ledger_line, live_line, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, GpuLoss, Lane, LedgerLine, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import (
+    MOST_LOSSES,
+    add_up,
+    ledger_line,
+    live_line,
+    read_ledger,
+    read_line,
+    with_loss,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import phases, report, table_of_days
+from ansible_collections.tgp.gpu.plugins.module_utils.reports.text import missing_text
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,3 +169,78 @@ def test_A07_two_times_that_meet_add_up_to_the_whole(found: list[LedgerLine], da
     middle = DAY - timedelta(days=163) + timedelta(days=day, seconds=12345)
     first, second = report(found, None, middle), report(found, middle, LATER)
     assert add_up((first.total, second.total)) == report(found, None, LATER).total
+
+
+# ---- GPUs that were paid for and not there (L-20a)
+
+
+def lacking(*losses: tuple[str, str | None, int, int], **facts: t.Any) -> LedgerLine:
+    """A machine of 8 GPUs for $8.00 an hour, from 10:00 to 12:00."""
+    times = tuple(GpuLoss(at(since), missing, of, at(until) if until else None) for since, until, missing, of in losses)
+    return machine("Empty", "8.00", 8, gpu_losses=times, **facts)
+
+
+@pytest.mark.parametrize(
+    ("losses", "cost", "gpu_hours"),
+    [
+        ((("10:30", None, 1, 8),), "1.50", "1.5"),
+        ((("10:30", "11:00", 1, 8),), "0.50", "0.5"),
+        ((("10:30", "11:00", 1, 8), ("11:00", "11:15", 8, 8)), "2.50", "2.5"),
+        ((("10:30", "11:30", 4, 32),), "1.00", "1"),
+        ((("09:00", "10:30", 1, 8),), "0.50", "0.5"),
+        ((("11:30", "15:00", 2, 8),), "1.00", "1"),
+        ((), "0", "0"),
+    ],
+)
+def test_L20a_what_was_paid_for_gpus_that_were_not_there(losses: t.Any, cost: str, gpu_hours: str) -> None:
+    """4 of 32 slices are a GPU of eight; a time outside of the machine's life costs nothing."""
+    found = report([lacking(*losses)], None, LATER)
+    assert sum((row.cost for row in found.missing), Decimal(0)) == Decimal(cost) and found.total == 16
+    assert sum((row.gpu_hours for row in found.missing), Decimal(0)) == Decimal(gpu_hours)
+    assert missing_text(found) == "" if not losses else f"${print_money(Decimal(cost))} of it" in missing_text(found)
+
+
+def test_L20a_seven_of_eight_make_a_useful_gpu_hour_dearer_by_an_eighth_sevenths() -> None:
+    """[E] 7 of 8 GPUs: the price per useful GPU is 8/7 = 1.143 of that of eight."""
+    whole = lacking(initialized=at("10:00"), worked_since=at("10:00"))
+    seven = lacking(("10:00", None, 1, 8), initialized=at("10:00"), worked_since=at("10:00"))
+    prices = [report([line], None, LATER).per_gpu_hour for line in (whole, seven)]
+    assert prices[0] == 1 and prices[1] is not None and prices[1].quantize(Decimal("0.001")) == Decimal("1.143")
+
+
+def test_L20a_only_the_time_that_was_asked_for() -> None:
+    found = report([lacking(("10:30", None, 1, 8))], at("11:00"), at("11:30"))
+    assert [(row.cost, row.gpu_hours, row.shown) for row in found.missing] == [(Decimal("0.5"), Decimal("0.5"), "7 of 8")]
+
+
+def test_L20a_times_in_which_gpus_were_missing_are_kept_as_they_change() -> None:
+    """Seen at 10:01 since 10:00; the same again writes nothing; another number, then all, then none."""
+    first = with_loss((), 1, 8, at("10:00"), at("10:01"))
+    assert first == (GpuLoss(at("10:00"), 1, 8),) and with_loss(first, 1, 8, at("10:00"), at("11:00")) is first
+    second = with_loss(first, 2, 8, at("10:00"), at("11:00"))
+    assert second == (GpuLoss(at("10:00"), 1, 8, at("11:00")), GpuLoss(at("11:00"), 2, 8))
+    third = with_loss(second, 8, 8, at("11:10"), at("11:11"))
+    assert third[1:] == (GpuLoss(at("11:00"), 2, 8, at("11:10")), GpuLoss(at("11:10"), 8, 8))
+    back = with_loss(third, 0, 8, NOON, NOON)
+    assert back[2] == GpuLoss(at("11:10"), 8, 8, NOON) and with_loss(back, 0, 8, NOON, at("13:00")) == back
+    assert with_loss((), 0, 8, NOON, NOON) == ()
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 8)), max_size=60))
+def test_L20a_kept_times_never_overlap_and_never_grow_without_end(looks: list[tuple[int, int]]) -> None:
+    losses: tuple[GpuLoss, ...] = ()
+    now = at("10:00")
+    for minutes, missing in looks:
+        now += timedelta(minutes=minutes)
+        losses = with_loss(losses, missing, 8, now - timedelta(minutes=1), now)
+        ends = [loss.until or now for loss in losses]
+        assert all(end <= after.since for end, after in zip(ends, losses[1:], strict=False))
+        assert len(losses) <= MOST_LOSSES and all(loss.until is not None for loss in losses[:-1])
+        assert bool(missing) == bool(losses and losses[-1].until is None)
+
+
+def test_L20a_a_line_with_impossible_gpus_is_torn() -> None:
+    good = ledger_line(claim(gpu_losses=(GpuLoss(at("11:30"), 1, 8),)), end=NOON)
+    for change in ({"missing": 0}, {"missing": 9}, {"since": "soon"}):
+        odd = {**good, "gpu_losses": [{**good["gpu_losses"][0], **change}]}
+        assert read_ledger([odd]).torn and not read_ledger([good]).torn

@@ -50,6 +50,8 @@ ENTRIES = {
     "modules.lambda_instance": (70, "core model planner providers units"),
     "modules.fleet_info": (187, f"{READS} reports"),
     "modules.fleet_plan": (241, ACTS),
+    "modules.fleet_info": (189, f"{READS} reports"),
+    "modules.fleet_plan": (239, ACTS),
 }
 
 

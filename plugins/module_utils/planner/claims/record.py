@@ -39,9 +39,10 @@ _ADDED: dict[type, frozenset[str]] = {
             "work_watched",
             "replaces",
             "accepted",
+            "gpu_losses",
         }
     ),
-    Limits: frozenset({"acceptance", "idle_signal", "idle_below", "idle_window", "idle_probed"}),
+    Limits: frozenset({"acceptance", "idle_signal", "idle_below", "idle_window", "idle_probed", "unhealthy_conditions"}),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
 }
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput
-from ...model import Capability, Claim, Instance, InstanceState, Lane, Ledger, LedgerLine, Node
+from ...model import Capability, Claim, GpuLoss, Instance, InstanceState, Lane, Ledger, LedgerLine, Node
 from ...units.values import parse_time, print_time
 
 HOURS_PER_DAY = 24
@@ -77,7 +77,8 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
     ``useful_seconds`` are those from its first work to its last idle time (or its end), 0 if no work was seen, None if that is unknown;
     ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills.
-    ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known."""
+    ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known.
+    ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same."""
     started = claim.launch_started
     if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
@@ -114,6 +115,15 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "idle_seconds": idle,
         "granularity": granularity,
         "bills_boot": bills_boot,
+        "gpu_losses": [
+            {
+                "since": print_time(loss.since),
+                "until": print_time(loss.until) if loss.until else None,
+                "missing": loss.missing,
+                "of": loss.of,
+            }
+            for loss in claim.gpu_losses
+        ],
     }
 
 
@@ -158,6 +168,42 @@ def use_of(record: Claim | LedgerLine, end: datetime) -> Use | None:
     if idle is None or (began is not None and idle < began):
         idle = stopped
     return Use(usable, began, min(max(idle, usable), stopped), stopped, record.work_watched)
+
+
+# ---- GPUs that are paid for and not there (L-20a): each time in which their number was the same, in the claim and then in the ledger
+
+MOST_LOSSES: t.Final = 20  # times of one machine that are kept; of more the shortest is dropped
+
+
+def with_loss(losses: tuple[GpuLoss, ...], missing: int, of: int, since: datetime, now: datetime) -> tuple[GpuLoss, ...]:
+    """The times after a look at ``now`` that found so many GPUs missing ``since`` then; 0 = all are there. The same again changes nothing."""
+    last = losses[-1] if losses and losses[-1].until is None else None
+    if last is not None and (last.missing, last.of) == (missing, of):
+        return losses
+    begins = since if last is None or since > last.since else now
+    if last is not None:
+        losses = (*losses[:-1], dataclasses.replace(last, until=begins if missing else now))
+    if missing:
+        losses = (*losses, GpuLoss(begins, missing, of))
+    if len(losses) > MOST_LOSSES:
+        shortest = min(range(len(losses) - 1), key=lambda place: _lasted(losses[place]))
+        losses = (*losses[:shortest], *losses[shortest + 1 :])
+    return losses
+
+
+def _lasted(loss: GpuLoss) -> timedelta:
+    return (loss.until or loss.since) - loss.since
+
+
+def missing_gpus(line: LedgerLine, start: datetime, end: datetime) -> tuple[Decimal, int]:
+    """Dollars and GPU seconds from ``start`` to ``end`` of GPUs that were paid for and not there: their share of what that time cost."""
+    cost, seconds = NOTHING, 0
+    for loss in line.gpu_losses:
+        begin, stop = max(start, loss.since), min(end, loss.until or line.end, line.end)
+        if begin < stop:
+            cost += between(line, begin, stop) * loss.missing / loss.of
+            seconds += int((stop - begin).total_seconds()) * line.gpu_count * loss.missing // loss.of
+    return cost, seconds
 
 
 # ---- what the bill of a machine hangs on, from what its cloud says of it (L-16): the price, and when its GPUs ran
@@ -251,7 +297,15 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         closed=closed,
         traffic_price_gb_down=_told(record.get("traffic_price_gb_down")),
         traffic_price_gb_up=_told(record.get("traffic_price_gb_up")),
+        gpu_losses=tuple(_loss(loss) for loss in record.get("gpu_losses") or ()),
     )
+
+
+def _loss(record: t.Mapping[str, t.Any]) -> GpuLoss:
+    missing, of = int(record["missing"]), int(record["of"])
+    if not 0 < missing <= of:
+        raise ValueError(f"{missing} of {of} GPUs cannot be missing")
+    return GpuLoss(parse_time(record["since"]), missing, of, _time(record.get("until")))
 
 
 def live_line(claim: Claim, now: datetime, capability: Capability | None) -> LedgerLine:

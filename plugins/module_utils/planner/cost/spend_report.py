@@ -14,7 +14,7 @@ from decimal import Decimal
 from ...model import LedgerLine
 from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, days_between, period_of
-from .cost import NOTHING, add_up, between, use_of
+from .cost import NOTHING, add_up, between, missing_gpus, use_of
 from .traffic import Assumption, Total, of_lines
 
 #: what money was spent for, in the order in which people read it
@@ -31,7 +31,8 @@ SECONDS = Decimal(3600)
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
     """A piece of a machine's life within one day. ``use`` is one of USES; ``gpu_seconds`` are those in which its GPUs were useful, and
-    ``unknown_seconds`` those for which it is unknown."""
+    ``unknown_seconds`` those for which it is unknown. ``missing_cost`` is the part of ``cost`` that was paid for GPUs that were not there in
+    ``missing_gpu_seconds``."""
 
     day: str
     line: LedgerLine
@@ -39,6 +40,8 @@ class Part:
     cost: Decimal
     gpu_seconds: int
     unknown_seconds: int = 0
+    missing_cost: Decimal = NOTHING
+    missing_gpu_seconds: int = 0
 
 
 def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime, time_zone: str) -> list[Part]:
@@ -60,10 +63,11 @@ def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime
             for day in days[key]:
                 begin, stop = max(first, day.start), min(last, day.end)
                 cost = between(line, begin, stop)
-                seconds = int((stop - begin).total_seconds()) * line.gpu_count
+                lost, lacking = missing_gpus(line, begin, stop)
+                seconds = max(0, int((stop - begin).total_seconds()) * line.gpu_count - lacking)
                 useful, unknown = (seconds if use == counted else 0 for counted in ("useful", "unknown"))
                 if cost or useful or unknown:
-                    spent.append(Part(day.key, line, use, cost, useful, unknown))
+                    spent.append(Part(day.key, line, use, cost, useful, unknown, min(lost, cost), lacking))
     return sorted(spent, key=lambda part: (part.day, part.line.key, USES.index(part.use)))
 
 
@@ -87,9 +91,20 @@ def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MissingGpus:
+    """What was paid for GPUs that a machine's node did not show: dollars, GPU hours, and the least that it showed ("7 of 8")."""
+
+    name: str
+    cost: Decimal
+    gpu_hours: Decimal
+    shown: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order. None of them
-    contains ``traffic``, which is an estimate."""
+    contains ``traffic``, which is an estimate. ``missing``: machines that lacked GPUs, the dearest first; their dollars are in all sums, and
+    their GPUs in no hour of use."""
 
     since: datetime | None
     until: datetime
@@ -106,6 +121,7 @@ class Report:
     unknown_gpu_hours: Decimal
     machines: int
     traffic: Total
+    missing: tuple[MissingGpus, ...] = ()
 
     @property
     def per_gpu_hour(self) -> Decimal | None:
@@ -133,7 +149,23 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
         unknown_gpu_hours=sum(part.unknown_seconds for part in spent) / SECONDS,
         machines=len({part.line.key for part in spent}),
         traffic=of_lines(lines, since, until, Assumption()),
+        missing=_missing(spent),
     )
+
+
+def _missing(spent: t.Iterable[Part]) -> tuple[MissingGpus, ...]:
+    lacking: dict[str, list[Part]] = {}
+    for part in spent:
+        if part.missing_gpu_seconds:
+            lacking.setdefault(part.line.key, []).append(part)
+    rows = []
+    for several in lacking.values():
+        line = several[0].line
+        worst = max(line.gpu_losses, key=lambda loss: (Decimal(loss.missing) / loss.of, loss.since))
+        hours = sum(part.missing_gpu_seconds for part in several) / SECONDS
+        shown = f"{worst.of - worst.missing} of {worst.of}"
+        rows.append(MissingGpus(line.name, add_up(part.missing_cost for part in several), hours, shown))
+    return tuple(sorted(rows, key=lambda row: (-row.cost, row.name)))
 
 
 def _sums(spent: t.Iterable[Part], word: t.Callable[[Part], str]) -> dict[str, Decimal]:

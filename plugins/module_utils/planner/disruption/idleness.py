@@ -18,7 +18,7 @@ from ..claims.record import BEFORE_READY
 from ..cost import budgets
 from ..garbage_collection import document_gone
 from ..plan_builder import Draft, stronger
-from ..provisioning import service
+from ..provisioning import gpu_health, node_conditions, service
 from . import emptiness, voluntary
 
 SCALE_DOWN_DELAY_AFTER_ADD: t.Final = 600  # seconds after the last machine of a pool was opened to pods
@@ -98,7 +98,8 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         elif reason == Reason.UNDERUTILIZED:
             draft.unused[claim.name] = idle.since
         else:
-            candidates.append(voluntary.Candidate(claim, idle.since))
+            degraded = gpu_health.shows_fewer(draft, settled) or node_conditions.shows_signs(draft, settled)
+            candidates.append(voluntary.Candidate(claim, idle.since, degraded))
     room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
     bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
     counted = sum(1 for settled in usable if not draft.is_extra(settled.claim.name))

@@ -21,7 +21,16 @@ LEFT_ALONE: t.Mapping[str, str] = {
     Reason.SPOT_LOST: "spotlost",
     Reason.FAILED_JOIN: "join",
     Reason.PRICE_JUMP: "price",
+    Reason.UNHEALTHY: "unhealthy",
+    Reason.REPLACED: "unhealthy",
 }  # reason of a deletion to class of L-14
+
+
+def left_alone(reason: str, *, rented: bool) -> str:
+    """The class of L-14 after an end for ``reason``, empty for none. An own machine that was unhealthy may be well once it is switched on
+    again."""
+    left = LEFT_ALONE.get(reason, "")
+    return left if rented or left != "unhealthy" else ""
 
 
 def spot_lost(draft: Draft) -> None:
@@ -43,13 +52,10 @@ def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
     """What this very run leaves alone because it lost a machine there, or gave one up that never became usable: key → until (L-14)."""
     blocks: dict[str, dt.datetime] = {}
     for name, decision in draft.decisions.items():
-        reason = LEFT_ALONE.get(decision.reason) if decision.kind == ActionKind.DESTROY else None
+        rented = decision.claim is not None and draft.situation.rented(decision.claim.cloud)
+        reason = left_alone(decision.reason, rented=rented) if decision.kind == ActionKind.DESTROY else ""
         before = draft.settled[name].stored.deletion if name in draft.settled else None  # a machine without a claim gets one now
-        if (
-            reason is None
-            or decision.claim is None
-            or (before is not None and before.reason == decision.reason != Reason.SPOT_LOST)
-        ):
+        if not reason or decision.claim is None or (before is not None and before.reason == decision.reason != Reason.SPOT_LOST):
             continue  # an end that goes on has left its block when it was decided
         until = draft.now + dt.timedelta(seconds=launch_backoff.FIRST[reason])
         blocks |= dict.fromkeys(launch_backoff.keys_after(decision.claim.offer, reason), until)

@@ -181,10 +181,12 @@ def restore(draft: Draft) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may go for being idle since ``idle_since``."""
+    """A node that may go for being idle since ``idle_since``. ``degraded``: it shows fewer GPUs than were rented (L-20a), or a sign of ill
+    health (L-37)."""
 
     claim: Claim
     idle_since: datetime
+    degraded: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -199,14 +201,18 @@ class Removal:
 def choose(candidates: t.Iterable[Candidate], live: int, min_nodes: int, max_remove: int | None = None) -> Removal:
     """Choose among the idle nodes of one pool. ``live``: usable nodes of the pool, the candidates included.
 
-    Busy nodes fill the floor first; of the idle ones the cheapest are kept, then the youngest. Dearest first go the others, then those
-    with most GPUs, the longest idle, by name.
+    Busy nodes fill the floor first; of the idle ones those that are not degraded are kept, then the cheapest, then the youngest. The
+    degraded go first, then the dearest, then those with most GPUs, the longest idle, by name.
     """
-    ranked = sorted(candidates, key=lambda candidate: (candidate.claim.price, -_born(candidate.claim), candidate.claim.name))
+    ranked = sorted(
+        candidates,
+        key=lambda candidate: (candidate.degraded, candidate.claim.price, -_born(candidate.claim), candidate.claim.name),
+    )
     keep = min(len(ranked), max(0, min_nodes - (live - len(ranked))))
     order = sorted(
         ranked[keep:],
         key=lambda candidate: (
+            not candidate.degraded,
             -candidate.claim.price,
             -candidate.claim.offer.gpu_count,
             candidate.idle_since,

@@ -27,6 +27,7 @@ FIRST = {
     "join": 3600,
     "acceptance": 3600,
     "spotlost": 3600,
+    "unhealthy": 3600,
     "price": 3600,
 }
 DOUBLING = frozenset({"capacity"})
@@ -68,8 +69,10 @@ def keys_after(offer: Offer, reason: str) -> tuple[str, ...]:
     """The keys to block when a launch of ``offer`` failed for ``reason`` (an error class of L-14, or join, spotlost, price)."""
     if reason in WHOLE_CLOUD:
         return (key_of_cloud(offer.cloud),)
-    if reason in ("join", "spotlost", "acceptance") and offer.host_id:
+    if reason in ("join", "spotlost", "acceptance", "unhealthy") and offer.host_id:
         return (key_of(offer), f"host:{offer.cloud}:{offer.host_id}")
+    if reason == "unhealthy":
+        return ()  # the next machine of the offer is another one: a pool that can use this offer alone would get none
     return (key_of(offer),) if reason in FIRST else ()
 
 

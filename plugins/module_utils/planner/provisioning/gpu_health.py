@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime
 
 from ...model import Action, Claim, Node, Phase, Taint
@@ -14,6 +15,7 @@ from ...model.resources import MIG_PREFIX
 from ...model.spec import UNHEALTHY_TIMEOUT
 from ...units.values import print_time
 from ..claim_sync import Settled
+from ..cost.cost import with_loss
 from ..disruption import voluntary
 from ..plan_builder import Draft
 from .registration import allocatable_gpus
@@ -24,23 +26,25 @@ GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
 def update_taints(draft: Draft) -> None:
     """Keep new pods off nodes that show fewer GPUs than were rented in two runs, and let them come again once all are back. A kubelet that
     restarts shows none for a moment, so the first sight is only noted. How long none at all is too long is said by :func:`since`."""
-    for settled in draft.undecided():
+    for settled in list(draft.undecided()):
         node = settled.node
         if node is None or not _watched(draft, settled):
             continue
         shown, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
         tainted = any(taint.key == GPU_LOST.key for taint in node.taints)
         if shown >= wanted:
+            _book(draft, settled, 0, wanted)
             if tainted:
                 _mark(draft, settled, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
             continue
         if shown and _is_unclear(draft, settled, node):
             draft.keep_sightings(_key(settled, shown))
             continue
-        lost = f"its Node is Ready and shows {shown or 'none'} of its {wanted} GPUs"
+        lost = f"its Node is Ready and {words(shown, wanted)}"
         draft.report(settled.claim.name, Finding.GPU_LOST, lost, pool=settled.claim.pool)
         if not draft.twice(_key(settled, shown)):
             continue
+        _book(draft, settled, wanted - shown, wanted)
         if shown:
             draft.notice(
                 "gpus_missing",
@@ -53,6 +57,32 @@ def update_taints(draft: Draft) -> None:
             _mark(draft, settled, ActionKind.TAINT, Finding.GPU_LOST, lost, str(GPU_LOST))
 
 
+def words(shown: int, wanted: int) -> str:
+    """How every playbook says it."""
+    return f"shows {shown or 'none'} of its {wanted} GPUs"
+
+
+def warn(draft: Draft) -> None:
+    """Tell of nodes that show fewer GPUs, where a run does nothing about it."""
+    for settled in draft.undecided():
+        node = settled.node
+        if node is None or not _watched(draft, settled) or uses_mig(node):
+            continue
+        shown, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
+        if shown < wanted:
+            draft.warnings.append(
+                f"{settled.claim.name}: its Node is Ready and {words(shown, wanted)}; it is billed in full, and reap.yml sees to it"
+            )
+
+
+def _book(draft: Draft, settled: Settled, missing: int, wanted: int) -> None:
+    """Keep in the claim since when GPUs are missing that are paid for, and until when they were."""
+    claim = settled.claim
+    losses = with_loss(claim.gpu_losses, missing, wanted, draft.findings.get(_key(settled, wanted - missing), draft.now), draft.now)
+    if losses != claim.gpu_losses:
+        draft.change(dataclasses.replace(claim, gpu_losses=losses))
+
+
 def since(draft: Draft, settled: Settled) -> datetime | None:
     """Since when a Ready node is seen without any GPU; None when it has one, or never was to have any."""
     return draft.sighted(_key(settled, 0)) if shows_none(draft, settled) else None
@@ -61,6 +91,14 @@ def since(draft: Draft, settled: Settled) -> datetime | None:
 def shows_none(draft: Draft, settled: Settled) -> bool:
     """Whether a Ready node that had GPUs shows none at this moment."""
     return settled.node is not None and _watched(draft, settled) and not allocatable_gpus(settled.claim, settled.node)
+
+
+def shows_fewer(draft: Draft, settled: Settled) -> bool:
+    """Whether a node in use shows fewer GPUs than it did when it joined."""
+    node = settled.node
+    if node is None or not _watched(draft, settled) or _is_unclear(draft, settled, node):
+        return False
+    return allocatable_gpus(settled.claim, node) < _wanted(draft, settled)
 
 
 def replace(draft: Draft) -> None:
@@ -78,7 +116,8 @@ def replace(draft: Draft) -> None:
             first = draft.findings.get(_key(settled, 1))
             if first is None or (draft.now - first).total_seconds() < timeout:
                 continue
-            cause = f"its Node shows {allocatable_gpus(settled.claim, node)} of its {_wanted(draft, settled)} GPUs since {print_time(first)}"
+            shown = words(allocatable_gpus(settled.claim, node), _wanted(draft, settled))
+            cause = f"its Node {shown} since {print_time(first)}"
             why = voluntary.against(draft, pool, settled, Reason.REPLACED)
             if why:
                 draft.report(settled.claim.name, Reason.REPLACED, f"{cause}; kept: {why}", pool=pool.key)
@@ -96,8 +135,12 @@ def _wanted(draft: Draft, settled: Settled) -> int:
 def _is_unclear(draft: Draft, settled: Settled, node: Node) -> bool:
     """Whether GPUs may be in use under another name: as MIG devices, or by resource claims. Then fewer say nothing."""
     pods = draft.situation.pods(node)
-    mig = any(name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items())
-    return mig or pods is None or any(pod.placement.claims for pod in pods)
+    return uses_mig(node) or pods is None or any(pod.placement.claims for pod in pods)
+
+
+def uses_mig(node: Node) -> bool:
+    """Whether GPUs of the node are offered as parts of another name."""
+    return any(name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items())
 
 
 def _watched(draft: Draft, settled: Settled) -> bool:

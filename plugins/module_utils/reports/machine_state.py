@@ -1,0 +1,69 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What status says of the state of a machine: its phase, its Node, the GPUs that the Node lacks, and what health agents complain of."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from ..model import Claim, Instance, Node, Pool
+from ..planner.cost.cost import live_line, missing_gpus
+from ..planner.provisioning.gpu_health import uses_mig, words
+from ..planner.provisioning.node_conditions import signs
+from ..planner.provisioning.registration import allocatable_gpus
+from ..planner.provisioning.service import Health
+from ..providers.registry import CAPABILITIES
+
+
+def state_of(claim: Claim | None, instance: Instance | None, node: Node | None, pool: Pool | None) -> str:
+    """The state of a machine that is or shall be a node, in words."""
+    if claim is None:
+        return "no claim"
+    if claim.deletion is not None:
+        return f"{claim.phase.value} ({claim.deletion.reason})"
+    if claim.phase.value == "Ready":
+        if node is None:
+            return "Ready, Node missing"
+        if node.ready is not True:
+            return "Ready, Node not ready"
+        return ", ".join(["Ready", *(["idle"] if claim.idle_since else []), *_complaints(claim, node, pool)])
+    return claim.phase.value if instance or not claim.instance_id else f"{claim.phase.value}, not listed"
+
+
+def service_state(claim: Claim, health: Health) -> str:
+    """The same of one that serves."""
+    if claim.deletion is not None or claim.phase.value != "Ready":
+        return f"{claim.phase.value} ({claim.deletion.reason})" if claim.deletion is not None else claim.phase.value
+    if health.well is False:
+        return f"Ready, {health.why}"
+    if health.well is None:
+        return "Ready, health unknown"
+    return "Ready, idle" if claim.idle_since else "Ready"
+
+
+def health_facts(claim: Claim | None, node: Node | None, pool: Pool | None, now: datetime) -> dict[str, t.Any]:
+    """How many GPUs the Node shows (None = unknown), what was paid for those that it lacks, and the signs of health agents on it."""
+    if claim is None or claim.is_service:
+        return {"gpus_shown": None, "missing_gpus_cost": "0.0000", "signs": []}
+    line = live_line(claim, now, CAPABILITIES.get(claim.cloud))
+    cost, _seconds = missing_gpus(line, claim.created, now)
+    shown = None if node is None or uses_mig(node) else allocatable_gpus(claim, node)
+    found = signs(node, () if pool is None else pool.unhealthy_conditions) if node is not None and node.ready else ()
+    return {
+        "gpus_shown": shown,
+        "missing_gpus_cost": str(cost.quantize(Decimal("0.0001"))),
+        "signs": [sign.name for sign in found],
+    }
+
+
+def _complaints(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
+    """What is wrong with the node of a machine in use: missing GPUs (L-20a), signs of health agents (L-37)."""
+    found = [sign.name for sign in signs(node, () if pool is None else pool.unhealthy_conditions)]
+    wait = "all" if pool is None else pool.gpu_wait
+    wanted = {"all": claim.expected_gpus, "any": min(1, claim.expected_gpus), "none": 0}[wait]
+    if not uses_mig(node) and (shown := allocatable_gpus(claim, node)) < wanted:
+        found.insert(0, words(shown, wanted))
+    return found
