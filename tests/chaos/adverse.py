@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import modules, objects, pauses, sources, strangers, switches
+from . import agents, modules, objects, pauses, sources, strangers, switches
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -90,6 +90,7 @@ class Adverse:
             if one.name in self.stage.sight.gpus_lost and one.name in self.stage.nodes():
                 self.stage.show_gpus(one.name, one.offer.gpu_count)
         self.stage.sight.gpus_lost.clear()
+        agents.restore(self.stage)
         for cloud, seconds in self.lags.items():
             lagging.set_list_after(self.stage.world, cloud, seconds)
         self.lags.clear()
@@ -221,7 +222,7 @@ def _change(stage: Stage, rest: str) -> None:
     key, value = rest.split()
     stage.sight.note_documents()
     spec = stage.training.setdefault("disruption", {}) if key in ("expireAfter", "gpuLossPolicy") else stage.training
-    spec[key] = value
+    spec[key] = agents.entries(value) if key == agents.FIELD else value
     if key == "expireAfter":
         stage.adverse.words["Expired"] = "changed document"
 
@@ -285,6 +286,7 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "foreign": _foreign,
     "change": _change,
     "gpus": _gpus,
+    "ail": agents.ail,
     "module": modules.ask,
     "document": _document,
     "documents": _documents,
@@ -425,6 +427,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             "rest 70",
             "run reap",
         ]
+        menu[agents.NAME] = agents.scene(dice, place, begin, after)
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
     if ground.has_own():  # there is no account: no key, no list that lags, and no machine that somebody else rents
         menu = {name: lines for name, lines in menu.items() if name not in _OF_ACCOUNTS}
@@ -489,7 +492,8 @@ INGREDIENTS = (
     "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
     "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
-    "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan", "paused pool",
+    "pod with grace", "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
+    "paused pool",
     objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from sandbox.world import Machine
 
-from . import purse
+from . import agents, purse
 from .sight import Call, Json, Sight, pool_in, stays, works
 
 VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted", "Replaced", "Calendar"})
@@ -58,6 +58,8 @@ def _unhealthy(sight: Sight, machine: Machine) -> str:
     if "struck" in machine.details or not sight.is_node(machine):
         return ""
     if machine.name not in sight.nodes():
+        return ""
+    if agents.reason(sight, machine, _SLACK):
         return ""
     since, what, shown = sight.not_ready_since(machine.name), "is not Ready", sight.gpus(machine.name)
     if since is None and shown:

@@ -223,6 +223,8 @@ class Sight:
         self._keys: dict[str, str] = {}
         self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
+        self.ailing: dict[str, datetime] = {}  # nodes of which a health agent complains, and since when
+        self.ailed: set[str] = set()  # those of which it did so for long enough, until they were well again
         self.gpus_lost: dict[str, datetime] = {}  # nodes that GPUs were taken from, and when it was last
         self.started: set[str] = set()  # own machines that a run of ours switched on last
         self.unbooked: set[str] = set()  # those of which the ledger cannot know every hour

@@ -25,7 +25,7 @@ from sandbox.world import Machine
 from schemas.crds import claim_definition
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling
+from . import agents, edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -505,6 +505,7 @@ class Stage(Rig):
         for name in list(self.source.states):
             self.change_document("return", name)
         self.training.pop("orphanedPolicy", None)
+        self.training.pop(agents.FIELD, None)
         for key in ("expireAfter", "gpuLossPolicy"):
             (self.training.get("disruption") or {}).pop(key, None)
 
