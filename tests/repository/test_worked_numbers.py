@@ -10,7 +10,20 @@ import re
 from .tree import ROOT, names_of_tests
 
 TEXT = (ROOT / "docs" / "evidence" / "worked_numbers.md").read_text(encoding="utf-8")
-NUMBERED = (*map(str, range(23)), "1a", "2a", "12a", "25", "26", "27", "29", "35", "36")  # the rules that come with worked numbers
+NUMBERED = (
+    *map(str, range(23)),
+    "1a",
+    "2a",
+    "12a",
+    "20a",
+    "25",
+    "26",
+    "27",
+    "29",
+    "35",
+    "36",
+    "37",
+)  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {
     number: [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in body.splitlines() if line.startswith("| ")][1:]

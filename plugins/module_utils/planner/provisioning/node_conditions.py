@@ -132,11 +132,10 @@ def is_due(sign: Sign, first_seen: datetime, initialized: datetime, now: datetim
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ill:
-    """A machine with the sign that decides about it: the strongest action of those that have lasted."""
+    """A machine with a sign that has lasted, and its words."""
 
     claim: Claim
     settled: Settled
-    action: str
     detail: str
 
 
@@ -182,7 +181,7 @@ def _signs(draft: Draft, settled: Settled) -> tuple[Sign, ...]:
 
 
 def _is_judged(settled: Settled) -> bool:
-    """Nodes in use whose kubelet speaks, on a machine that its cloud calls running: of others these signs are old."""
+    """Nodes in use whose kubelet speaks, on a machine of which its cloud knows: of others these signs are old."""
     claim, machine = settled.claim, settled.recovery.instance
     in_use = claim.phase is Phase.READY and claim.initialized is not None and not claim.is_service
     runs = machine is not None and machine.state is not InstanceState.UNKNOWN
@@ -218,7 +217,7 @@ def _lasting(draft: Draft, action: str) -> dict[str, list[_Ill]]:
         for sign in _signs(draft, settled):
             first = draft.findings.get(_key(claim, sign.name), draft.now)
             if sign.entry.action == action and is_due(sign, first, claim.initialized or first, draft.now):
-                found[claim.pool].append(_Ill(claim, settled, action, _detail(claim, sign, first)))
+                found[claim.pool].append(_Ill(claim, settled, _detail(claim, sign, first)))
                 break
     return dict(sorted(found.items()))
 
