@@ -48,10 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (33, "core mesh model units"),
     "modules.node_info": (43, "core kube model planner runs units"),
     "modules.lambda_instance": (70, "core model planner providers units"),
-    "modules.fleet_info": (187, f"{READS} reports"),
-    "modules.fleet_plan": (241, ACTS),
-    "modules.fleet_info": (189, f"{READS} reports"),
-    "modules.fleet_plan": (239, ACTS),
+    "modules.fleet_info": (191, f"{READS} reports"),
+    "modules.fleet_plan": (242, ACTS),
 }
 
 
