@@ -116,6 +116,11 @@ class Kubelets:
             ]
         return found[0] if found else None
 
+    def behaviours(self, name: str) -> t.Mapping[str, Behaviour]:
+        """Those of the machine whose kubelet made the Node last, by their kind; empty without one."""
+        with self._lock:
+            return self._nodes[name].parts if name in self._nodes else {}
+
     def silence(self, name: str) -> None:
         """The machine is gone or dead: nothing on it answers any more. The cluster notices :data:`SILENCE` seconds later."""
         with self._lock:

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import agents, modules, objects, pauses, sources, strangers, switches
+from . import agents, modules, objects, pauses, sources, strangers, switches, trials
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -221,6 +221,9 @@ def _change(stage: Stage, rest: str) -> None:
     """The pool's document says something else from now on."""
     key, value = rest.split()
     stage.sight.note_documents()
+    if key == "acceptance":
+        trials.ask(stage)
+        return
     spec = stage.training.setdefault("disruption", {}) if key in ("expireAfter", "gpuLossPolicy") else stage.training
     spec[key] = agents.entries(value) if key == agents.FIELD else value
     if key == "expireAfter":
@@ -493,7 +496,7 @@ INGREDIENTS = (
     "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
-    "paused pool",
+    "paused pool", trials.WORD,
     objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One wrong decision of the collection for each invariant from I-17 on, and how many runs it takes until the invariant catches it."""
+"""One wrong decision of the collection for each of some invariants, and how many runs it takes until the invariant catches it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
 from . import switches
@@ -30,13 +32,14 @@ Patch = tuple[t.Any, str, t.Any]
 
 @dataclasses.dataclass(frozen=True)
 class Bite:
-    """``fault`` in words, ``patches`` make it; the story of ``lines`` on ``ground`` shows it."""
+    """``fault`` in words, ``patches`` make it; the story of ``lines`` on ``ground`` shows it, with its last line or ``at_rest``."""
 
     fault: str
     patches: t.Callable[[], list[Patch]]
     ground: str
     lines: tuple[str, ...]
     needs: str = ""  # a switch that has to be on
+    at_rest: bool = True
 
 
 def _expired(*_given: t.Any) -> expiration.Age:
@@ -53,6 +56,10 @@ def _silent(*given: t.Any, **more: t.Any) -> dict[str, t.Any]:
 
 def _no_disk(price: t.Any, disk: t.Any, *given: t.Any, **more: t.Any) -> t.Any:
     return _BILLED(price - disk, disk * 0, *given, **more)
+
+
+def _passed(*_given: t.Any) -> acceptance.TrialVerdict:
+    return acceptance.TrialVerdict(acceptance.TrialOutcome.PASSED)
 
 
 _CHOOSE, _RESULT, _BILLED = voluntary.choose, plan.result_of, costs.billed
@@ -124,6 +131,20 @@ BITES: dict[str, Bite] = {
         lambda: [(pauses.Pauses, "of", lambda *_given: None)],
         "lambda",
         ("run provision nodes=1", "pause training", *_IDLE),
+    ),
+    "I-32": Bite(
+        "planner/provisioning/acceptance.assess: every test passes",
+        lambda: [(acceptance, "assess", _passed)],
+        "lambda",
+        ("change acceptance vectoradd", 'behave {"kind": "bad_gpu", "times": 1}', "run provision nodes=1"),
+        at_rest=False,
+    ),
+    "I-33": Bite(
+        "planner/offers/launch_backoff.keys_after: no failure blocks anything",
+        lambda: [(launch_backoff, "keys_after", lambda *_given: ())],
+        "lambda",
+        ("change acceptance vectoradd", 'behave {"kind": "hanging_gpu", "times": 1}', "run provision nodes=1"),
+        at_rest=False,
     ),
 }
 

@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import objects, own, pauses, purse, reasons, switches
+from . import objects, own, pauses, purse, reasons, switches, trials
 from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
@@ -225,6 +225,7 @@ AFTER: dict[str, Check] = {
     "I-15": I15_no_launch_on_a_used_up_budget,
     "I-27": I27_one_replacement_each,
     "I-31": objects.I31_a_deleted_claim_keeps_its_record,
+    **trials.CHECKS,
 }
 
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from sandbox.world import Machine
 
-from . import agents, purse
+from . import agents, purse, trials
 from .sight import Call, Json, Sight, pool_in, stays, works
 
 VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted", "Replaced", "Calendar"})
@@ -141,6 +141,8 @@ def _failed_join(sight: Sight, machine: Machine) -> str:
         return ""  # a container that ends has failed at once
     if sight.is_complete(machine) and (not sight.is_cordoned(machine.name) or sight.work(machine.name)):
         return "its Node is Ready, open, and shows all GPUs"
+    if trials.fails(sight, machine):
+        return ""  # its test ends before the time of the join is over (L-35)
     age = sight.now - machine.created
     return "" if age >= _REGISTRATION - _SLACK else f"it is {age} old"
 

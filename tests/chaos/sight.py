@@ -225,6 +225,8 @@ class Sight:
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
         self.ailing: dict[str, datetime] = {}  # nodes of which a health agent complains, and since when
         self.ailed: set[str] = set()  # those of which it did so for long enough, until they were well again
+        self.tested_since: datetime | None = None  # since when the pool asks for an acceptance test
+        self.rejected: dict[tuple[str, str, str], datetime] = {}  # offers whose machine failed it, and when that machine ended
         self.gpus_lost: dict[str, datetime] = {}  # nodes that GPUs were taken from, and when it was last
         self.started: set[str] = set()  # own machines that a run of ours switched on last
         self.unbooked: set[str] = set()  # those of which the ledger cannot know every hour

@@ -504,8 +504,8 @@ class Stage(Rig):
         self.documents = [one for one in self.documents if sources.LATER not in one["metadata"]["name"]]
         for name in list(self.source.states):
             self.change_document("return", name)
-        self.training.pop("orphanedPolicy", None)
-        self.training.pop(agents.FIELD, None)
+        for key in ("orphanedPolicy", "acceptance", agents.FIELD):
+            self.training.pop(key, None)
         for key in ("expireAfter", "gpuLossPolicy"):
             (self.training.get("disruption") or {}).pop(key, None)
 

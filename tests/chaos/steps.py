@@ -60,7 +60,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, objects, own, pauses, purse, sources
+from . import adverse, edges, objects, own, pauses, purse, sources, trials
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -318,6 +318,8 @@ def draw(ground: Ground, seed: str) -> list[str]:
     for scene, place in adverse.appear(ground, seed, nodes):
         lines[int(place * len(lines)) : int(place * len(lines))] = scene
     scene, place = _loop(ground, random.Random(f"loop {seed}"), nodes)
+    lines[int(place * len(lines)) : int(place * len(lines))] = scene
+    scene, place = trials.draw(ground, seed, nodes)
     lines[int(place * len(lines)) : int(place * len(lines))] = scene
     coins = random.Random(f"budget {seed}")
     if ground.budgets and coins.random() < 0.4:
