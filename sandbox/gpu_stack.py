@@ -180,8 +180,9 @@ class GpuStack:
         self.api.pod_logs[NAMESPACE, f"{daemon}-{NODE}"] = text
 
 
-def config_yaml(replicas: int = REPLICAS) -> str:
-    sharing = {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": "nvidia.com/gpu", "replicas": replicas}]}}
+def config_yaml(replicas: int = REPLICAS, *, renamed: bool = False) -> str:
+    slicing: Json = {"failRequestsGreaterThanOne": True, "resources": [{"name": "nvidia.com/gpu", "replicas": replicas}]}
+    sharing = {"timeSlicing": {**slicing, **({"renameByDefault": True} if renamed else {})}}
     return str(yaml.safe_dump({"version": "v1", "sharing": sharing}))
 
 
@@ -275,6 +276,15 @@ def _slices_not_in_effect(stack: GpuStack) -> None:
     stack.shows(NODE, GPUS)
 
 
+def _renamed(stack: GpuStack) -> None:
+    data = {"config.yaml": config_yaml(renamed=True)}
+    stack.request("PATCH", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG}", {"data": data})
+    amounts = {"nvidia.com/gpu": None, "nvidia.com/gpu.shared": str(GPUS * REPLICAS)}
+    for node in (NODE, OTHER):
+        stack.request("PATCH", f"/api/v1/nodes/{node}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+    stack.workload()
+
+
 def _broken_config(stack: GpuStack) -> None:
     data = {"config.yaml": "version: v1\nsharing:\n  timeSlicing:\n    resources: nvidia.com/gpu\n"}
     stack.request("PATCH", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG}", {"data": data})
@@ -343,4 +353,5 @@ FAULTS: dict[str, t.Callable[[GpuStack], None]] = {
     "selector matches no node": _no_node_selected,
     "no free GPU": _no_free_gpu,
     "image cannot be pulled": _image_pull,
+    "resource has another name": _renamed,
 }

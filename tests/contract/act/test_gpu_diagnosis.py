@@ -19,6 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import execute
 from ansible_collections.tgp.gpu.plugins.module_utils.operations import gpu_test
 
+from sandbox import device_plugin
 from sandbox.gpu_stack import FAULTS, NAMESPACE, NODE, GpuStack
 from sandbox.talos_api import TalosApi
 
@@ -45,7 +46,10 @@ TOLD: dict[str, tuple[str, str, str, str]] = {
     "selector matches no node": ("pod default/job", "waits", "not_selected", "nodeSelector"),
     "no free GPU": ("pod default/job", "waits", "no_free_gpu", "time-slicing"),
     "image cannot be pulled": ("pod default/job", "waits", "image_pull", "imagePullSecret"),
+    "resource has another name": ("pod default/job", "waits", "other_resource", "Ask for nvidia.com/gpu.shared"),
 }
+
+Json = dict[str, t.Any]
 
 
 @dataclasses.dataclass
@@ -252,3 +256,29 @@ def test_S4_19_each_fault_is_told_with_its_remedy(stand: Stand, fault: str) -> N
     assert remedy in found[0]["remedy"]
     assert {one["state"] for one in checks if one["subject"] == "node gpu-2"} == {"ok"}, "the other node is well"
     assert any(f"→ {found[0]['remedy']}" in line for line in stand.rig.lines)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [({"kind": "plugin_crash"}, "CrashLoopBackOff"), ({"kind": "plugin_late", "seconds": 3600}, "not ready")],
+)
+def test_a_plugin_of_a_rented_machine_that_crashes_or_is_late_is_the_cause(
+    build: t.Callable[..., Rig], behaviour: Json, words: str
+) -> None:
+    """As the sandbox's kubelets run it. The node joins, because its pool does not wait for GPUs."""
+    rig = build(device_plugin=False)
+    manifest = device_plugin.manifest()
+    manifest["metadata"]["name"] = "nvidia-device-plugin"  # a sandbox starts no pods of the one that it begins with
+    rig.kube("POST", "/apis/apps/v1/namespaces/kube-system/daemonsets", manifest)
+    rig.training["gpuWait"] = "none"
+    rig.behave(**behaviour)
+    (machine,) = rig.provision()["machines"]
+    with pytest.raises(InvalidInput) as caught:
+        rig.run("diagnose")
+    found = {one["check"]: one for one in caught.value.result["checks"] if one["subject"] == f"node {machine['name']}"}  # type: ignore[attr-defined]
+    assert (found["device plugin"]["code"], found["GPUs"]["code"]) == ("plugin_not_ready", "no_gpus_shown"), found
+    assert words in found["device plugin"]["seen"]
+    if behaviour["kind"] == "plugin_late":
+        rig.advance(3600)
+        rig.until(lambda: rig.nodes()[machine["name"]]["status"]["allocatable"].get("nvidia.com/gpu"), "shows its GPUs")
+        assert {one["state"] for one in rig.run("diagnose")["checks"]} <= {"ok", "warn", "unknown"}

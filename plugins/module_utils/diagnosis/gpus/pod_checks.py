@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ...model import Node
-from ...model.resources import NVIDIA_GPU
+from ...model.resources import NVIDIA_GPU, SHARED_GPU
 from ...planner.scheduling.node_affinity import against_labels, against_taints
 from .facts import NO, UNKNOWN, WARN, ClusterGpus, GpuCheck, PendingPod
 
@@ -117,6 +117,9 @@ def _unscheduled(pod: PendingPod, cluster: ClusterGpus) -> GpuCheck:
     resource, amount = next(iter(sorted(gpus.items())), (NVIDIA_GPU, 1))
     showing = [node for node in cluster.all_nodes if node.allocatable.get(resource, 0)]
     scheduler = f" The scheduler says: {pod.pod.waiting_why[:300]}" if pod.pod.waiting_why else ""
+    if not showing and resource == NVIDIA_GPU and any(node.allocatable.get(SHARED_GPU, 0) for node in cluster.all_nodes):
+        remedy = f"Ask for {SHARED_GPU}, or take renameByDefault out of the plugin's configuration (device_plugin.yml writes one without it)."
+        return _row(pod, NO, f"no node shows {resource}, they show {SHARED_GPU}.{scheduler}", remedy, "other_resource")
     if not showing:
         remedy = "See the checks of the nodes; if there are none, rent one (provision, autoscale)."
         return _row(pod, NO, f"no node shows {resource}.{scheduler}", remedy, "no_gpus")
