@@ -47,6 +47,8 @@ RETURN = r"""
 machines:
   description:
     - One entry per machine with its claim, instance, device and node.
+    - C(power_limit) is whether its node has the label C(tgp.io/power-limit=true), with which it takes part in the power limits
+      (docs/how_to/gpus.md).
     - For services (lane C(service)) also C(endpoint), the address and port where the health path is asked, and C(healthy), which is null
       when it is unknown.
     - C(utilization) is the use of its busiest GPU, or V(unknown) with the reason in C(utilization_unknown). Both are empty where no pool goes

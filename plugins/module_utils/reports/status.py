@@ -14,6 +14,7 @@ from ..core.clock import to_text
 from ..core.events import render
 from ..core.task import Task
 from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Pool, Probe
+from ..model.labels import POWER_LIMIT_LABEL
 from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
@@ -36,6 +37,12 @@ _COLUMNS = {
     "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
     "endpoint": "endpoint", "state": "state", "utilization": "GPU use", "age": "age", "cost": "cost $",
 }  # fmt: skip
+
+POWER_LIMIT_COMMAND = (
+    "kubectl exec --namespace gpu-device-plugin POD -- nvidia-smi --query-gpu=index,name,power.limit,power.draw,utilization.gpu --format=csv "
+    "(POD: kubectl get pods --namespace gpu-device-plugin --selector app.kubernetes.io/name=nvidia-powerlimit --output wide)"
+)
+"""What shows the limits, the draw and the use of a node's GPUs now (S4-18); docs/how_to/gpus.md has it, too."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +87,7 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
     paused = [f"  {line}" for line in paused_lines(seen.paused)]
     head = tables(seen.classes, seen.pools)
     money = [*(["  all pools:"] if narrowed else []), *sentences(seen.spending)]
+    limited = any(machine["power_limit"] for machine in seen.machines)
     return [
         *head,
         *lines,
@@ -88,6 +96,7 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
         *paused,
         *map(launch_backoff.line, seen.blocked),
         *money,
+        *([f"  power limits of a node: {POWER_LIMIT_COMMAND}"] if limited else []),
         *unknown,
         store,
         *foreign,
@@ -373,6 +382,7 @@ def _machine(name: str, machine: _Together, now: datetime, pool: Pool | None) ->
         "mesh_addresses": list(device.addresses) if device else [],
         "mesh_online": device.online if device else None,
         "node_ready": node.ready if node else None,
+        "power_limit": node is not None and node.labels.get(POWER_LIMIT_LABEL) == "true",
         "idle_since": to_text(view.idle_since) if view.idle_since else "",
         **health_facts(machine.claim, node, pool, now),
     }

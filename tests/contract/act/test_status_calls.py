@@ -188,3 +188,13 @@ def test_a_lost_create_call_is_looked_up_in_a_list_that_was_asked_for_after_it()
         claim = types.SimpleNamespace(cloud="vast", name="tgp-x", rejects=(), unknown_since=since)
         launch._Launch._find(types.SimpleNamespace(context=context, claim=claim))  # type: ignore[arg-type]
     assert asked == [("vast", lost), ("vast", lost + timedelta(seconds=9))]
+
+
+def test_S4_18_status_prints_the_command_where_a_node_takes_part(rig: Rig) -> None:
+    (machine,) = rig.provision()["machines"]
+    rig.lines.clear()
+    assert [one["power_limit"] for one in rig.run("info")["machines"]] == [False]
+    assert not any("nvidia-smi" in line for line in rig.lines)
+    rig.kube("PATCH", f"/api/v1/nodes/{machine['name']}", {"metadata": {"labels": {"tgp.io/power-limit": "true"}}})
+    assert [one["power_limit"] for one in rig.run("info")["machines"]] == [True]
+    assert any("nvidia-smi --query-gpu=index,name,power.limit,power.draw,utilization.gpu" in line for line in rig.lines)
