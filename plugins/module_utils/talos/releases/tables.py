@@ -128,7 +128,8 @@ BUILT_IN = ReleaseTables(
         TableOrigin("GPU models", date(2026, 11, 22), "lists of Lambda, Paperspace, RunPod and Vast.ai; data sheets of NVIDIA and AMD"),
     ),
 )  # fmt: skip
-"""For 1.15 the extensions of the beta were read: lts and production go on there, and new-feature is the third track."""
+"""1.14 and 1.15 had no final release on that day: their rows say what the pre-releases named. In 1.15 lts and production go on, and
+new-feature is a third track. Whether the final releases have the same drivers is not known, so validate.yml warns (``is_preview``)."""
 
 
 class _Current:
