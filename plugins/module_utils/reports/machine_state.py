@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What status says of the state of a machine: its phase, its Node, the GPUs that the Node lacks, and what health agents complain of."""
+"""What status says of the state of a machine: its phase, its Node, the GPUs that the Node lacks, what health agents complain of, and
+whether its power is limited."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..model import Claim, Instance, Node, Pool
+from ..model.labels import POWER_LIMIT_LABEL
 from ..planner.cost.cost import live_line, missing_gpus
 from ..planner.provisioning.gpu_health import uses_mig, words
 from ..planner.provisioning.node_conditions import signs
@@ -67,3 +69,17 @@ def _complaints(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
     if not uses_mig(node) and (shown := allocatable_gpus(claim, node)) < wanted:
         found.insert(0, words(shown, wanted))
     return found
+
+
+# ---- power limits
+
+LIMITS_COMMAND = (
+    "kubectl exec --namespace gpu-device-plugin POD -- nvidia-smi --query-gpu=index,name,power.limit,power.draw,utilization.gpu --format=csv "
+    "(POD: kubectl get pods --namespace gpu-device-plugin --selector app.kubernetes.io/name=nvidia-powerlimit --output wide)"
+)
+"""What shows the limits, the draw and the use of a node's GPUs now (S4-18); docs/how_to/gpus.md has it, too."""
+
+
+def power_is_limited(labels: t.Mapping[str, str]) -> bool:
+    """Whether a node with these labels is among those whose power is limited."""
+    return labels.get(POWER_LIMIT_LABEL) == "true"

@@ -14,7 +14,6 @@ from ..core.clock import to_text
 from ..core.events import render
 from ..core.task import Task
 from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Pool, Probe
-from ..model.labels import POWER_LIMIT_LABEL
 from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
@@ -30,19 +29,13 @@ from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
 from ..units import calendar
 from ..units.values import parse_money, print_money
-from .machine_state import health_facts, service_state, state_of
+from .machine_state import LIMITS_COMMAND, health_facts, power_is_limited, service_state, state_of
 from .pool_rows import Known, class_rows, pool_rows, tables
 
 _COLUMNS = {
     "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
     "endpoint": "endpoint", "state": "state", "utilization": "GPU use", "age": "age", "cost": "cost $",
 }  # fmt: skip
-
-POWER_LIMIT_COMMAND = (
-    "kubectl exec --namespace gpu-device-plugin POD -- nvidia-smi --query-gpu=index,name,power.limit,power.draw,utilization.gpu --format=csv "
-    "(POD: kubectl get pods --namespace gpu-device-plugin --selector app.kubernetes.io/name=nvidia-powerlimit --output wide)"
-)
-"""What shows the limits, the draw and the use of a node's GPUs now (S4-18); docs/how_to/gpus.md has it, too."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +80,6 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
     paused = [f"  {line}" for line in paused_lines(seen.paused)]
     head = tables(seen.classes, seen.pools)
     money = [*(["  all pools:"] if narrowed else []), *sentences(seen.spending)]
-    limited = any(machine["power_limit"] for machine in seen.machines)
     return [
         *head,
         *lines,
@@ -96,7 +88,7 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
         *paused,
         *map(launch_backoff.line, seen.blocked),
         *money,
-        *([f"  power limits of a node: {POWER_LIMIT_COMMAND}"] if limited else []),
+        *([f"  power limits of a node: {LIMITS_COMMAND}"] if any(machine["power_limit"] for machine in seen.machines) else []),
         *unknown,
         store,
         *foreign,
@@ -382,7 +374,7 @@ def _machine(name: str, machine: _Together, now: datetime, pool: Pool | None) ->
         "mesh_addresses": list(device.addresses) if device else [],
         "mesh_online": device.online if device else None,
         "node_ready": node.ready if node else None,
-        "power_limit": node is not None and node.labels.get(POWER_LIMIT_LABEL) == "true",
+        "power_limit": node is not None and power_is_limited(node.labels),
         "idle_since": to_text(view.idle_since) if view.idle_since else "",
         **health_facts(machine.claim, node, pool, now),
     }
