@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import hypothesis
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.kube import dcgm_exporter
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import dcgm_exporter, rbac
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, GpuUtilization, Node, Plan, Pod, Pool, Probe
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.utilization import gpu_verdict
@@ -305,3 +305,9 @@ def test_L36_the_exporter_is_found_by_the_labels_of_both_charts(labels: dict[str
     there = pod("exporter", namespace="monitoring", labels=labels, node="n1")
     others = (pod("web", labels={"app": "web"}, node="n1"), dataclasses.replace(there, phase="Pending", node="n2"))
     assert dcgm_exporter.exporters((there, *others)) == {"n1": there}
+
+
+def test_L36_a_refused_read_names_the_right() -> None:
+    path = "/api/v1/namespaces/gpu-operator/pods/exporter-x:9400/proxy/metrics"
+    assert rbac.of_call("GET", path) == rbac.Right("get", "pods/proxy", "", "gpu-operator", "exporter-x:9400")
+    assert rbac.of_call("GET", "/api/v1/namespaces/a/pods/b/log/c") is None

@@ -41,7 +41,11 @@ def node_in_use(context: Context, claim: Claim, node: Node, pool: Pool | None) -
     if reason == Reason.UNDERUTILIZED and pool.consolidation_policy == CONSOLIDATES:
         return ""  # its pods move to other nodes, with the use of their GPUs
     if pool.idle_probed and pool.idle_probe is not None:
-        idle, detail = Prober(context.task).node_idle(pool.idle_probe, claim.name, address_in_mesh(context, claim, node))
+        try:
+            address = address_in_mesh(context, claim, node)
+        except ApiError as error:
+            return f"whether it is still idle is unknown: {error.message}"
+        idle, detail = Prober(context.task).node_idle(pool.idle_probe, claim.name, address)
         if idle is not True:
             return detail if idle is False else f"whether it is still idle is unknown: {detail}"
     if pool.idle_signal == "pods":
