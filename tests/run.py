@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs checks, cheapest first, and ends with pytest, two levels at a time: the fast levels whole and a sample of the slow ones.
+"""Runs checks, cheapest first, and ends with pytest, two processes at a time: the fast levels whole and a sample of the slow ones.
 
 ``--all`` runs every check and every test that this machine can run. The real control plane, mesh and container runtime are then built in the
 background where Go is; without Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set. ``--only style,types``
