@@ -493,10 +493,8 @@ INGREDIENTS = (
     "outage", "slow", "hang", "drip", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
     "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty source",
     "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
-    "second cluster", "lagging list", "single module",
-    "pod with claim", "pod with spread", "pod with affinity",
-    "pod with grace", "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
-    "paused pool", trials.WORD,
-    objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
+    "second cluster", "lagging list", "single module", "pod with claim", "pod with spread", "pod with affinity", "pod with grace",
+    "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
+    "paused pool", trials.WORD, objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip
