@@ -33,9 +33,11 @@ def ask(stage: Stage) -> None:
 
 def fails(sight: Sight, machine: Machine) -> bool:
     """Whether its pool asked for a test before it was rented, and its GPUs pass none."""
+    if not _is_tested(sight, machine):
+        return False
     found = _parts(sight, machine)
     never = "image_missing" in found and not found["image_missing"].seconds
-    return _is_tested(sight, machine) and (never or any(kind in found for kind in _FAIL))
+    return never or any(kind in found for kind in _FAIL)
 
 
 def _parts(sight: Sight, machine: Machine) -> t.Mapping[str, t.Any]:
