@@ -9,6 +9,7 @@ The machines are the sandbox's, and so is what runs in the pods of the device pl
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pathlib
 import shutil
@@ -64,7 +65,9 @@ def kubectl(plane: Plane, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["kubectl", *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_S4_10_from_an_empty_control_plane_to_pods_that_share_gpus(stage: SharedGpus, tmp_path: pathlib.Path) -> None:
+def test_S4_10_from_an_empty_control_plane_to_pods_that_share_gpus(
+    stage: SharedGpus, tmp_path: pathlib.Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plane, rack = stage.plane, stage.rack
     refused = stage.playbook("provision", documents=stage.documents()).failed()
     assert "ansible-playbook tgp.gpu.device_plugin" in refused.words and not stage.names() and not stage.claims()
@@ -84,6 +87,9 @@ def test_S4_10_from_an_empty_control_plane_to_pods_that_share_gpus(stage: Shared
 
     _diagnosis_is_green(stage, space)
     _a_folder_says_the_same(stage, tmp_path / "gpu-device-plugin")
+    for name in ("CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"HELM_{name}_HOME", str(tmp_path / name.lower()))
+    _the_operator_comes_and_goes(stage.plane, tmp_path / "gpu-operator", str(built("helm", request)))
 
 
 # Why diagnose.yml does without some of its rights here.
@@ -145,3 +151,27 @@ def _a_folder_says_the_same(stage: SharedGpus, folder: pathlib.Path) -> None:
     assert [one["kind"] for one in gone["objects"]] == ["DaemonSet", "Service", "ConfigMap", "RuntimeClass", "Namespace"], gone
     assert plane.find("/api/v1/namespaces/gpu-device-plugin") is None
     assert not module(device_plugin, plane.kubeconfig, **absent)["changed"]
+
+
+def _the_operator_comes_and_goes(plane: Plane, chart: pathlib.Path, helm: str) -> None:
+    """The profile operator by the real Helm, with a chart that shows which values it was given in the place of NVIDIA's."""
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: gpu-operator\nversion: v26.7.0\n")
+    shows = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shows}\ndata:\n  values: {{ toJson .Values | quote }}\n"
+    (chart / "templates" / "shows.yaml").write_text(shows)
+    operator = {"profile": "operator", "replicas": 4, "timeout": 0, "helm": helm}
+    where = {"operator_chart": str(chart), "operator_repository": "", "operator_values": {"dcgmExporter": {"enabled": False}}}
+
+    first = module(device_plugin, plane.kubeconfig, **operator, **where)
+    assert first["objects"][-1] == {"kind": "HelmRelease", "namespace": "gpu-operator", "name": "gpu-operator", "result": "changed"}
+    space = "/api/v1/namespaces/gpu-operator"
+    values = json.loads(plane.get(f"{space}/configmaps/shows")["data"]["values"])
+    assert (values["driver"], values["toolkit"], values["dcgmExporter"]) == ({"enabled": False},) * 3
+    assert plane.find(f"{space}/configmaps/{values['devicePlugin']['config']['name']}") is not None
+
+    assert not module(device_plugin, plane.kubeconfig, **operator, **where)["changed"]
+    where["operator_values"] = {}
+    assert module(device_plugin, plane.kubeconfig, **operator, **where)["objects"][-1]["result"] == "changed"
+    gone = module(device_plugin, plane.kubeconfig, state="absent", helm=helm)
+    assert [one["kind"] for one in gone["objects"]] == ["HelmRelease", "ConfigMap", "Namespace"] and plane.find(space) is None
+    assert not module(device_plugin, plane.kubeconfig, state="absent", helm=helm)["changed"]

@@ -165,6 +165,10 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         Right("create", "pods", "", SPACE),
         Right("get", "pods/log", "", SPACE),
     ),
+    "no pool here goes by the utilization of GPUs, for which status lists pods; tests/contract/act/test_utilization.py": (
+        Right("get", "pods/proxy"),
+        Right("list", "pods"),
+    ),
     "the API server asks for it itself while an approval is written": (
         Right("approve", "signers", "certificates.k8s.io", name="kubernetes.io/kube-apiserver-client-kubelet"),
     ),
