@@ -15,7 +15,7 @@ from ..model.labels import POWER_LIMIT_LABEL
 from ..planner.cost.cost import live_line, missing_gpus
 from ..planner.provisioning.gpu_health import uses_mig, words
 from ..planner.provisioning.node_conditions import signs
-from ..planner.provisioning.registration import allocatable_gpus
+from ..planner.provisioning.registration import allocatable_gpus, awaited_gpus
 from ..planner.provisioning.service import Health
 from ..providers.registry import CAPABILITIES
 
@@ -64,8 +64,7 @@ def health_facts(claim: Claim | None, node: Node | None, pool: Pool | None, now:
 def _complaints(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
     """What is wrong with the node of a machine in use: missing GPUs (L-20a), signs of health agents (L-37)."""
     found = [sign.name for sign in signs(node, () if pool is None else pool.unhealthy_conditions)]
-    wait = "all" if pool is None else pool.gpu_wait
-    wanted = {"all": claim.expected_gpus, "any": min(1, claim.expected_gpus), "none": 0}[wait]
+    wanted = awaited_gpus(claim, pool)
     if not uses_mig(node) and (shown := allocatable_gpus(claim, node)) < wanted:
         found.insert(0, words(shown, wanted))
     return found

@@ -18,7 +18,7 @@ from ..claim_sync import Settled
 from ..cost.cost import with_loss
 from ..disruption import voluntary
 from ..plan_builder import Draft
-from .registration import allocatable_gpus
+from .registration import allocatable_gpus, awaited_gpus
 
 GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
 
@@ -128,8 +128,7 @@ def replace(draft: Draft) -> None:
 
 def _wanted(draft: Draft, settled: Settled) -> int:
     """How many GPUs (or slices) the node was to show when it joined."""
-    pool = draft.situation.pool(settled.claim)
-    return min(1, settled.claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else settled.claim.expected_gpus
+    return awaited_gpus(settled.claim, draft.situation.pool(settled.claim))
 
 
 def _is_unclear(draft: Draft, settled: Settled, node: Node) -> bool:

@@ -78,13 +78,14 @@ def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marki
 
 
 def _missing_gpus(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
+    expected, allocatable = awaited_gpus(claim, pool), allocatable_gpus(claim, node)
+    return [] if allocatable >= expected else [f"{allocatable} of {expected} {limits.gpu_resource(claim.offer.model)}"]
+
+
+def awaited_gpus(claim: Claim, pool: Pool | None) -> int:
+    """How many GPUs (or slices of them) the pool waits for on the claim's Node (``gpuWait``)."""
     wait = pool.gpu_wait if pool else "all"
-    if wait == "none":
-        return []
-    resource = limits.gpu_resource(claim.offer.model)
-    expected = claim.expected_gpus if wait == "all" else min(1, claim.expected_gpus)
-    allocatable = allocatable_gpus(claim, node)
-    return [] if allocatable >= expected else [f"{allocatable} of {expected} {resource}"]
+    return {"all": claim.expected_gpus, "any": min(1, claim.expected_gpus), "none": 0}[wait]
 
 
 def allocatable_gpus(claim: Claim, node: Node) -> int:
