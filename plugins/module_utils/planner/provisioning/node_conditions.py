@@ -72,6 +72,8 @@ DEFAULTS: tuple[UnhealthyCondition, ...] = (
     UnhealthyCondition(taint=GPU_XID_TAINT, lasts=1200),
     UnhealthyCondition(taint=READINESS_TAINT_PREFIX, lasts=1200),
 )
+_BY_TYPE = {kind: tuple(one for one in DEFAULTS if one.type == kind) for kind in {one.type for one in DEFAULTS if one.type}}
+_TAINTS = tuple(one for one in DEFAULTS if one.taint)
 
 
 # ---- which signs a Node shows, and for how long
@@ -90,15 +92,15 @@ class Sign:
 
 def signs(node: Node, own: t.Sequence[UnhealthyCondition]) -> tuple[Sign, ...]:
     """The signs on a Node, by name; of the pool's own entries and then the built-in ones the first that fits decides."""
-    entries = (*own, *DEFAULTS)
     shown: dict[str, Sign] = {}
     for condition in node.conditions:
+        entries = (*own, *_BY_TYPE.get(condition.type, ()))
         if (entry := next((one for one in entries if _fits(one, condition)), None)) is not None:
             said = " ".join(f"{condition.reason}: {condition.message}".strip(": ").split())[:_LONGEST_WORDS]
             name = f"condition {condition.type}={condition.status}"
             shown[name] = Sign(name, entry, condition.since, said)
     for taint in node.taints:
-        if (entry := next((one for one in entries if _has(one, taint)), None)) is not None:
+        if (entry := next((one for one in (*own, *_TAINTS) if _has(one, taint)), None)) is not None:
             shown[f"taint {taint}"] = Sign(f"taint {taint}", entry, taint.added)
     return tuple(shown[name] for name in sorted(shown) if shown[name].entry.action != IGNORE)
 
