@@ -245,15 +245,17 @@ def test_L18_of_idle_nodes_the_degraded_go_first() -> None:
     claims = tuple(
         claim(name, offer=offer(price, gpu_count=8)) for name, price in zip(names, ("1.00", "2.00", "3.00"), strict=True)
     )
+    machines = tuple(instance(one.name, price_hour=one.offer.price_hour) for one in claims)
     idle = {"tgp.io/idle-since": "2026-08-20T11:20:00Z"}
     nodes = tuple(
         node(name, allocatable={"nvidia.com/gpu": gpus}, annotations=idle) for name, gpus in zip(names, (7, 8, 7), strict=True)
     )
     work = (pod(node=names[2], requests={"nvidia.com/gpu": 1}),)
-    found = decide(
-        seen(claims=claims, nodes=nodes, instances=tuple(map(instance, names)), pods=work), specs(pool(min_nodes=2)), "reap"
-    )
+    found = decide(seen(claims=claims, nodes=nodes, instances=machines, pods=work), specs(pool(min_nodes=2)), "reap")
     assert [action.name for action in of(found, "destroy")] == names[:1]
+    world = seen(claims=claims, nodes=nodes, instances=machines, pods=work)
+    both = [decide(world, specs(pool(min_nodes=1)), "reap", max_remove_per_run=most) for most in (1, 2)]
+    assert [[action.name for action in of(found, "destroy")] for found in both] == [names[:1], names[:2]]
 
 
 @dataclasses.dataclass(frozen=True)
