@@ -110,7 +110,8 @@ class Kubelet:
                 if uid in there:
                     self._mount(work.spec, work.folder)
                 else:
-                    self.ran.append(self.working.pop(uid).end())
+                    self.ran.append(work.end())
+                    del self.working[uid]  # after its end is told: who waits for no pod at work reads how each ended
 
     def _run(self, pod: Object, folder: pathlib.Path) -> None:
         spec = pod["spec"]
