@@ -147,6 +147,8 @@ def test_a_loop_has_one_leader_and_a_second_that_takes_over(stage: Stage, helm: 
             tool.deploy("upgrade", "--no-hooks", *documents(0))
             slow = {"kind": "delay", "service": "lambda", "method": "POST", "path": "terminate", "seconds": 8, "times": 1}
             stage.faults(slow)
+            idle = "tgp.io/idle-since"
+            stage.until(lambda: idle in stage.node(stage.rented())["metadata"].get("annotations", {}), "a pod sees that it is idle")
             stage.advance(IDLE)
             stage.until(lambda: any("destroying" in pod.said for pod in pods), "one deletes the idle machine")
             leader, other = sorted(pods, key=lambda pod: "destroying" not in pod.said)
