@@ -11,7 +11,8 @@ description:
   - Looks at nodes, drivers, device plugins, RuntimeClass, GPUs that are shown, power limits, and at the pods that wait for GPUs. Prints one
     table with a remedy for everything that is wrong.
   - Without O(node), O(pool) and O(pod) it looks at all nodes with GPUs and all pods that wait for them.
-  - What cannot be read is C(unknown), with the reason, and stops nothing else. So are services and modules of Talos without O(talosconfig).
+  - What cannot be read is C(unknown), with the reason, and stops nothing else. So are services and modules of Talos without O(talosconfig),
+    and of other nodes without O(ssh_user).
   - Changes nothing, but for the pods of O(gpu_test), which come and go. Fails with everything that is wrong, one sentence each.
 version_added: 0.3.0
 author:
@@ -34,6 +35,26 @@ options:
         the talosconfig needs role C(os:admin)). With O(gpu_test) a fifth pod runs C(nvidia-smi).
     type: bool
     default: false
+  ssh_user:
+    description:
+      - Also ask nodes that do not run Talos, by SSH as this user, for kernel modules, driver, C(nvidia-smi), container toolkit and the XIDs in
+        the kernel's log. The user needs no rights of root; one who may not read the kernel's log (group C(adm)) leaves that check unknown.
+      - The program C(ssh) is used with its own configuration, which also says how host keys are checked. It asks nothing at the terminal.
+    type: str
+    version_added: 0.4.0
+  ssh_private_key:
+    description: Path of the private key for O(ssh_user). Default is what C(ssh) finds (agent, C(~/.ssh/config)).
+    type: path
+    version_added: 0.4.0
+  ssh_config:
+    description: Path of a configuration for C(ssh), such as one with C(ProxyJump) or C(UserKnownHostsFile). Default is the user's own.
+    type: path
+    version_added: 0.4.0
+  ssh_port:
+    description: Port for O(ssh_user).
+    type: int
+    default: 22
+    version_added: 0.4.0
   bundle:
     description:
       - Write everything that was seen to this file, a C(tar.gz) for a bug report. Secrets are masked, annotations left out, and only you can
@@ -102,6 +123,10 @@ SPEC = dict(
         pool=dict(type="str"),
         pod=dict(type="str"),
         deep=dict(type="bool", default=False),
+        ssh_user=dict(type="str"),
+        ssh_private_key=dict(type="path", no_log=False),
+        ssh_config=dict(type="path"),
+        ssh_port=dict(type="int", default=22),
         bundle=dict(type="path"),
         gpu_test=dict(type="bool", default=False),
         gpu_test_timeout=dict(type="int", default=300),

@@ -28,8 +28,8 @@ WORDS = frozenset(
         "gpu_test_timeout", "gpu_type", "history", "history_path", "interval", "lane", "lanes", "loop", "machine", "manifest",
         "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes", "older_than_days", "options", "path", "plan", "pod", "pool",
         "power_price", "power_watts", "provider", "purchase_price", "reason", "refresh", "region", "render_to", "rent", "replicas",
-        "since", "spot", "state", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user", "summary", "talosconfig", "time_zone",
-        "to_store", "until", "wait",
+        "since", "spot", "state", "ssh_become", "ssh_config", "ssh_connection", "ssh_port", "ssh_private_key", "ssh_timeout", "ssh_user",
+        "summary", "talosconfig", "time_zone", "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 import typing as t
 
 from ..core.errors import InvalidInput, TgpError
@@ -13,12 +15,14 @@ from ..core.events import render
 from ..core.task import Task
 from ..diagnosis.evidence.bundle import write_bundle
 from ..diagnosis.evidence.gpus import GpuCollector, Subject
+from ..diagnosis.evidence.ssh_node import SshNodes
 from ..diagnosis.evidence.talos_node import TalosNodes, reader_of
 from ..diagnosis.gpus.facts import ClusterGpus, GpuCheck, GpuTestRun
 from ..diagnosis.gpus.report import diagnose_gpus, problems, rows
 from ..observe.context import Context, open_context
 from .gpu_test import node_to_test, run_tests
 
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _COLUMNS = {"mark": "", "subject": "subject", "check": "check", "seen": "seen, and what to do"}
 
 
@@ -27,8 +31,8 @@ def diagnose_run(task: Task) -> dict[str, t.Any]:
     subject = subject_of(task)
     context = open_context(task, documents_required=False, read_only=True)
     try:
-        talos, unasked = _talos(task)
-        collector = GpuCollector(context, subject, talos, unasked, deep=bool(task.params.get("deep")))
+        (talos, no_talos), (ssh, no_ssh) = _talos(task), _ssh(task)
+        collector = GpuCollector(context, subject, talos, ssh, (no_talos, no_ssh), deep=bool(task.params.get("deep")))
         cluster = collector.collect()
         _refuse_unknown(context, subject, cluster)
         if task.params.get("gpu_test"):
@@ -77,6 +81,25 @@ def _talos(task: Task) -> tuple[TalosNodes | None, str]:
         return TalosNodes(reader_of(task)), ""
     except TgpError as error:
         return None, f"its Talos API was not asked: {error}"
+
+
+def _ssh(task: Task) -> tuple[SshNodes | None, str]:
+    """How other nodes are asked, or why they are not."""
+    user, port = str(task.params.get("ssh_user") or ""), int(task.params.get("ssh_port") or 22)
+    files = {name: str(task.params.get(name) or "") for name in ("ssh_private_key", "ssh_config")}
+    if not user:
+        for name, path in files.items():
+            if path:
+                raise InvalidInput(f"{task.called(name)} is given without {task.called('ssh_user')}.")
+        return None, f"it does not run Talos, and no {task.called('ssh_user')} is given: it was not asked by SSH"
+    if not _USER.fullmatch(user):
+        raise InvalidInput(f"{task.called('ssh_user')}: {user!r} is not the name of a user.")
+    if not 1 <= port <= 65535:
+        raise InvalidInput(f"{task.called('ssh_port')} is {port}; it is 1 to 65535.")
+    for name, path in files.items():
+        if path and not os.access(os.path.expanduser(path), os.R_OK):
+            raise InvalidInput(f"{task.called(name)}: {path} cannot be read.")
+    return SshNodes(user, key=files["ssh_private_key"], port=port, config=files["ssh_config"]), ""
 
 
 def _refuse_unknown(context: Context, subject: Subject, cluster: ClusterGpus) -> None:

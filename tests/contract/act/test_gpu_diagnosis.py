@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import dataclasses
 import json
+import queue
+import shutil
 import tarfile
 import threading
 import typing as t
 from pathlib import Path
 
+import asyncssh
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
@@ -21,7 +26,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.operations import gpu_test
 
 from sandbox import device_plugin
 from sandbox.gpu_stack import FAULTS, NAMESPACE, NODE, GpuStack
-from sandbox.talos_api import TalosApi
+from sandbox.talos_api import TalosApi, version_text
 
 from .rig import Rig
 
@@ -256,6 +261,131 @@ def test_S4_19_each_fault_is_told_with_its_remedy(stand: Stand, fault: str) -> N
     assert remedy in found[0]["remedy"]
     assert {one["state"] for one in checks if one["subject"] == "node gpu-2"} == {"ok"}, "the other node is well"
     assert any(f"→ {found[0]['remedy']}" in line for line in stand.rig.lines)
+
+
+# ---- nodes that do not run Talos
+
+
+@contextlib.contextmanager
+def ssh_server(folder: Path, key: asyncssh.SSHKey, host_key: asyncssh.SSHKey) -> t.Iterator[tuple[int, list[str]]]:
+    """A machine that lets ``key`` in as ubuntu, and runs what it is sent. Its /proc, /etc and programs are in ``folder``. Port, commands."""
+    ran: list[str] = []
+    started: queue.SimpleQueue[int] = queue.SimpleQueue()
+    authorized = asyncssh.import_authorized_keys(key.export_public_key().decode())
+    environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+
+    class Server(asyncssh.SSHServer):
+        def begin_auth(self, username: str) -> bool:
+            return True
+
+        def public_key_auth_supported(self) -> bool:
+            return True
+
+        def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+            return username == "ubuntu" and authorized.validate(key, "", "", None) is not None
+
+    async def run(process: asyncssh.SSHServerProcess[str]) -> None:
+        script = (await process.stdin.read()).replace("/proc/", f"{folder}/proc/").replace("/etc/", f"{folder}/etc/")
+        ran.append(process.command or "")
+        shell = await asyncio.create_subprocess_exec(
+            "sh", "-c", process.command or "", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
+        )
+        said, _none = await shell.communicate(script.encode())
+        process.stdout.write(said.decode())
+        process.exit(shell.returncode or 0)
+
+    async def serve() -> None:
+        server = await asyncssh.create_server(Server, "127.0.0.1", 0, server_host_keys=[host_key], process_factory=run)
+        started.put(server.get_port())
+        try:
+            await end.wait()
+        finally:
+            server.close()
+
+    loop, end = asyncio.new_event_loop(), asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    try:
+        yield started.get(timeout=60), ran
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+        loop.close()
+
+
+def furnish(folder: Path, version: str) -> None:
+    """A machine whose second GPU the driver does not see."""
+    files = {
+        "proc/modules": "nvidia_uvm 1 0 - Live\nnvidia 2 1 nvidia_uvm, Live\n",
+        "proc/driver/nvidia/version": version,
+        "etc/containerd/config.toml": 'version = 3\n[plugins."io.containerd.cri.v1.runtime"] # nvidia-container-runtime\n',
+        "bin/nvidia-smi": "#!/bin/sh\necho 'GPU 0: NVIDIA A10 (UUID: GPU-1)'\n",
+        "bin/nvidia-ctk": "#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.19.1'\n",
+        "bin/journalctl": "#!/bin/sh\necho 'kernel: NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus.'\n",
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def test_S4_19_an_ubuntu_node_is_asked_by_ssh(stand: Stand, tmp_path: Path) -> None:
+    """The real client of OpenSSH. A host key that nobody accepted, or a user that is refused, leaves the node unknown."""
+    if shutil.which("ssh") is None:
+        pytest.skip("needs the program ssh")
+    key, host_key = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_private_key("ssh-ed25519")
+    furnish(tmp_path, version_text("580.126.20"))
+    (tmp_path / "key").touch(mode=0o600)
+    key.write_private_key(str(tmp_path / "key"))
+    known, config = tmp_path / "known_hosts", tmp_path / "ssh.config"
+    known.touch()
+    config.write_text(f"Host *\n  UserKnownHostsFile {known}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n")
+    addresses = [{"type": "Hostname", "address": NODE}, {"type": "InternalIP", "address": "127.0.0.1"}]
+    system = {"addresses": addresses, "nodeInfo": {"osImage": "Ubuntu 24.04.4 LTS", "kubeletVersion": "v1.36.3"}}
+    stand.stack.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": system})
+
+    with ssh_server(tmp_path, key, host_key) as (port, ran):
+
+        def look(user: str = "ubuntu") -> dict[str, dict[str, str]]:
+            options = {"ssh_user": user, "ssh_private_key": str(tmp_path / "key"), "ssh_config": str(config), "ssh_port": port}
+            return {one["check"]: one for one in stand.checks(node=NODE, **options) if one["subject"] == f"node {NODE}"}
+
+        unknown = look()
+        assert unknown["driver"]["state"] == "unknown" and "its host key is not known" in unknown["driver"]["seen"], unknown
+        known.write_text(f"[127.0.0.1]:{port} {host_key.export_public_key().decode()}")
+        assert "it refuses this user or key" in look("root")["driver"]["seen"]
+        assert ran == []
+        found = look()
+    look_again = look()  # nobody listens any more
+    assert ran == ["sh -s"]
+    told = {check: (row["state"], row["code"]) for check, row in found.items()}
+    assert told == {
+        "node": ("ok", ""),
+        "driver": ("ok", ""),
+        "nvidia-smi": ("NO", "gpus_missing"),
+        "container toolkit": ("ok", ""),
+        "kernel log": ("NO", "xid"),
+        "device plugin": ("ok", ""),
+        "GPUs": ("ok", ""),
+        "power limit": ("ok", ""),
+    }
+    assert "580.126.20" in found["driver"]["seen"] and "1 of 2 GPUs" in found["nvidia-smi"]["seen"]
+    assert "Connection refused" in look_again["driver"]["seen"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ssh_private_key": "id"}, "ssh_private_key is given without ssh_user"),
+        ({"ssh_user": "-oProxyCommand=x"}, "is not the name of a user"),
+        ({"ssh_user": "ubuntu", "ssh_port": 70000}, "it is 1 to 65535"),
+        ({"ssh_user": "ubuntu", "ssh_config": "/none"}, "/none cannot be read"),
+    ],
+)
+def test_wrong_options_of_ssh_are_refused(stand: Stand, options: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        stand.rig.run("diagnose", talosconfig=stand.config, **options)
 
 
 @pytest.mark.parametrize(

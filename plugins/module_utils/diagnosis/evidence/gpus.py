@@ -28,10 +28,11 @@ from ...model.labels import (
 )
 from ...observe.context import Context
 from ...talos.images.nvidia import mismatches, needs_fabric_manager
-from ..gpus.facts import ClusterGpus, DaemonPod, GpuDaemon, GpuNodeFacts, PendingPod
+from ..gpus.facts import ClusterGpus, DaemonPod, GpuDaemon, GpuNodeFacts, HostSystem, NodeSystem, PendingPod
 from ..gpus.node_checks import CDI_GEN, SOCKETS
 from .node import events_of_pod, waiting_of
 from .plugin_config import read_config
+from .ssh_node import SshNodes
 from .talos_node import TalosNodes
 
 _WORKERS = 16
@@ -71,12 +72,21 @@ class _RawPod:
 
 
 class GpuCollector:
-    """One look. ``talos`` asks nodes that run Talos; None where there is no talosconfig, and ``unasked`` says so. ``deep``: what is only
-    asked for on request, too."""
+    """One look. ``talos`` asks nodes that run Talos, ``ssh`` the others; None where there is no talosconfig or no user, and ``unasked`` says
+    so (of the first, of the second). ``deep``: what is only asked for on request, too."""
 
-    def __init__(self, context: Context, subject: Subject, talos: TalosNodes | None, unasked: str, *, deep: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context,
+        subject: Subject,
+        talos: TalosNodes | None,
+        ssh: SshNodes | None,
+        unasked: tuple[str, str],
+        *,
+        deep: bool = False,
+    ) -> None:
         self._context, self._kube, self._subject = context, context.kube, subject
-        self._talos, self._unasked, self._deep = talos, unasked, deep
+        self._talos, self._ssh, self._unasked, self._deep = talos, ssh, unasked, deep
         self._unread: dict[str, str] = {}
 
     def collect(self) -> ClusterGpus:
@@ -95,7 +105,8 @@ class GpuCollector:
             daemon_pods = None if pods is None else list(pool.map(self._daemon_pod, self._pods_of(daemons or (), pods, mine)))
             pending = None if pods is None else list(pool.map(self._pending, self._waiting(pods, mine)))
             nodes = [
-                dataclasses.replace(node, system=system, unasked=why) for node, (system, why) in zip(mine, systems, strict=True)
+                dataclasses.replace(node, system=system, host=host, unasked=why)
+                for node, (system, host, why) in zip(mine, systems, strict=True)
             ]
             return ClusterGpus(
                 nodes=tuple(nodes),
@@ -144,15 +155,16 @@ class GpuCollector:
             return [node for node in nodes if not bound or node.node.name == bound]
         return [node for node in nodes if subject.has(node)]
 
-    def _system(self, node: GpuNodeFacts) -> tuple[t.Any, str]:
-        if not node.talos:
-            return None, "it does not run Talos, and has no API for this: read nvidia-smi and lsmod on it (or tgp_deep=true)"
-        if self._talos is None:
-            return None, self._unasked
-        address = next((one for one in node.node.addresses if one[:1].isdigit() or ":" in one), "")
-        if not address:
-            return None, "its Node has no address"
-        return self._talos.read(address, (CDI_GEN,), sockets_in=SOCKETS if self._deep else ""), ""
+    def _system(self, node: GpuNodeFacts) -> tuple[NodeSystem | None, HostSystem | None, str]:
+        """What its own system says, of Talos or of another, or why neither was asked."""
+        addresses = [one for one in node.node.addresses if one[:1].isdigit() or ":" in one]
+        if (self._talos if node.talos else self._ssh) is None:
+            return None, None, self._unasked[not node.talos]
+        if not addresses:
+            return None, None, "its Node has no address"
+        if node.talos and self._talos is not None:
+            return self._talos.read(addresses[0], (CDI_GEN,), sockets_in=SOCKETS if self._deep else ""), None, ""
+        return None, self._ssh.read(addresses) if self._ssh is not None else None, ""
 
     # ---- DaemonSets and their pods
 

@@ -53,11 +53,35 @@ class NodeSystem:
 
 
 @dataclasses.dataclass(frozen=True)
+class HostSystem:
+    """What the system of a node that does not run Talos says, by SSH. ``packages`` are NVIDIA's installed ones, with their versions.
+
+    ``driver`` as in NodeSystem; ``toolkit`` is the version of nvidia-ctk, "" where there is none; ``runtime``: whether containerd's
+    configuration names NVIDIA's; ``smi``: why nvidia-smi fails, "" where it does not; ``gpus``: those that it lists; ``xids``: the newest
+    lines of the kernel's log since boot.
+    """
+
+    kernel: str = ""
+    modules: tuple[str, ...] | None = None
+    driver: str | None = None
+    packages: tuple[str, ...] | None = None
+    toolkit: str | None = None
+    runtime: bool | None = None
+    smi: str | None = None
+    gpus: int | None = None
+    xids: tuple[str, ...] | None = None
+    unread: Unread = ()
+
+    def why_unread(self, what: str) -> str:
+        return dict(self.unread).get(what, "it was not asked")
+
+
+@dataclasses.dataclass(frozen=True)
 class GpuNodeFacts:
     """A node that has GPUs, or was rented with them. ``gpus`` and ``model`` are those of the machine, None and "" where they are unknown.
 
     ``extensions`` maps the Talos extensions in its image to their versions. ``wrong_driver``: why its image cannot drive its GPUs.
-    ``unasked``: why there is no ``system``.
+    ``system`` is of nodes that run Talos, ``host`` of others; ``unasked``: why there is neither.
     """
 
     node: Node
@@ -70,6 +94,7 @@ class GpuNodeFacts:
     wrong_driver: tuple[str, ...] = ()
     needs_fabric_manager: bool = False
     system: NodeSystem | None = None
+    host: HostSystem | None = None
     unasked: str = ""
 
     @property

@@ -9,7 +9,8 @@ import re
 import typing as t
 
 from ...planner.scheduling.node_affinity import against_labels, against_taints
-from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, NodeSystem, whole_gpus
+from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, whole_gpus
+from .host_checks import host_checks
 from .log_meanings import CDI, PLUGIN, POWER, REGISTERED, meaning_of, says
 
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
@@ -25,7 +26,14 @@ _NEW_IMAGE = (
 
 def node_checks(node: GpuNodeFacts, cluster: ClusterGpus) -> t.Iterator[GpuCheck]:
     """All checks of one node, in the order in which one depends on the other."""
-    for rule in (_node, _extensions, _driver, _services, _cdi, _plugin, _sockets, _gpus, _power):
+    of_system = (_extensions, _driver, _services, _cdi) if node.host is None else ()
+    for rule in (_node, *of_system):
+        check = rule(node, cluster)
+        if check is not None:
+            yield check
+    if node.host is not None:
+        yield from host_checks(node, node.host)
+    for rule in (_plugin, _sockets, _gpus, _power):
         check = rule(node, cluster)
         if check is not None:
             yield check
@@ -321,8 +329,3 @@ def _power(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck | None:
     if here.log is None:
         return _row(node, "power limit", UNKNOWN, f"the log of {here.name}: {here.unread or 'not read'}")
     return _row(node, "power limit", OK, f"{here.name}: {here.log[-1][:160]}" if here.log else f"{here.name} is ready")
-
-
-def asked(system: NodeSystem | None) -> bool:
-    """Whether the node's own system said anything."""
-    return system is not None and (system.modules is not None or system.services is not None)
