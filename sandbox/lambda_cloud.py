@@ -17,6 +17,7 @@ import re
 import threading
 import typing as t
 import uuid
+from datetime import timedelta
 
 import flask
 
@@ -130,8 +131,8 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
     @service.get("/api/v1/instances")
     def instances() -> t.Any:
         with world.lock:
-            since = world.clock.seconds() - account.list_after
-            return data([form(machine) for machine in machines(world) if machine.created.timestamp() <= since])
+            until = world.clock.now() - timedelta(seconds=account.list_after)  # a moment of ``created`` is rounded as this one is
+            return data([form(machine) for machine in machines(world) if machine.created <= until])
 
     @service.get("/api/v1/instances/<identity>")
     def instance(identity: str) -> t.Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import typing as t
+from datetime import timedelta
 
 from .vast_account import Account, living
 from .vast_errors import Refused
@@ -32,14 +33,14 @@ _FILTERS = frozenset({"eq", "neq", "gt", "lt", "gte", "lte", "in", "notin"})
 
 def listed(world: World, query: t.Mapping[str, str]) -> dict[str, t.Any]:
     """One page. The caller holds the lock."""
-    account, now = Account.of(world), world.clock.seconds()
+    account, now = Account.of(world), world.clock.now()  # rounded as ``created`` is
     limit = _limit(query.get("limit"))
     order = _order(_json(query, "order_by", [{"col": "id", "dir": "asc"}]))
     filters = _json(query, "select_filters", {})
     columns = _json(query, "select_cols", ["*"])
     _check(filters)
-    late = account.switches.list_after
-    rows = [instance(world, one) for one in living(world) if now - one.created.timestamp() >= late]
+    late = timedelta(seconds=account.switches.list_after)
+    rows = [instance(world, one) for one in living(world) if now - one.created >= late]
     total = len(rows)
     if account.switches.partial_lists > 0 and rows:
         account.switches.partial_lists -= 1

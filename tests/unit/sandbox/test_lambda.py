@@ -291,6 +291,15 @@ def test_a_new_machine_is_listed_late() -> None:
     assert [one["id"] for one in stand.call("GET", "/instances")] == [machine.id]
 
 
+def test_a_machine_is_listed_in_the_moment_of_its_launch() -> None:
+    """Also where that moment is rounded up to a whole microsecond: the clock of a busy process may stand still from one call to the next."""
+    stand = LambdaStand()
+    stand.world.clock.advance(7e-7)
+    machine = stand.launch()
+    assert machine.created.timestamp() > stand.world.clock.seconds()
+    assert [one["id"] for one in stand.call("GET", "/instances")] == [machine.id]
+
+
 def test_actions_follow_the_state() -> None:
     stand = LambdaStand(too_old_after=3600)
     machine = stand.launch()

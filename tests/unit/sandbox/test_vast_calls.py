@@ -95,6 +95,15 @@ def test_a_new_instance_is_listed_late_and_a_list_can_be_half() -> None:
     assert [len(stand.listed()["instances"]) for _turn in range(2)] == [1, 2]
 
 
+def test_an_instance_is_listed_in_the_moment_of_its_creation() -> None:
+    """Also where that moment is rounded up to a whole microsecond."""
+    stand = VastStand(list_after=0.0)
+    stand.world.clock.advance(7e-7)
+    number = stand.create()
+    assert stand.machine(number).created.timestamp() > stand.world.clock.seconds()
+    assert [row["id"] for row in stand.listed()["instances"]] == [number]
+
+
 # ---- who may call
 
 
