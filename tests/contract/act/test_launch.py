@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import typing as t
 from datetime import timedelta
@@ -157,10 +158,25 @@ def test_L14_a_success_ends_the_doubling(rig: Rig) -> None:
     assert (rig.blocks(), rig.state("blocklist")["history"]) == ({}, {})
 
 
+def slow_until_failed(rig: Rig) -> t.Callable[[httpx.Request], None]:
+    """From its first create call on the world lives in real time, until a claim is recorded as failed: how soon this host comes to what the
+    first claim was told must not decide whether the next one's turn comes before that."""
+    usual = rig.clock.speed
+
+    def watch(request: httpx.Request) -> None:
+        if request.url.path.endswith(CREATE):
+            rig.clock.run_at(1)
+        elif request.method == "PUT" and b"LaunchFailed" in request.content:
+            rig.clock.run_at(usual)
+
+    return watch
+
+
 @pytest.mark.parametrize(("body", "status", "words"), [(NO_KEY, 401, "does not take our key"), (NO_QUOTA, 400, "")])
 def test_L14_what_one_claim_is_told_is_not_asked_by_the_others(rig: Rig, body: t.Any, status: int, words: str) -> None:
     """Three claims, one bad key: the cloud is left alone from the first refusal on, and the alarm is raised once."""
     rig.world.rate_limits = True  # one create call at a time, as the cloud paces them
+    rig.watcher = slow_until_failed(rig)
     refuse(rig, body, status, times=None)
     assert results(rig.rent(nodes=3)) == ["failed"] * 3
     assert rig.creates() == 1
@@ -372,7 +388,8 @@ def test_L02_a_failed_look_up_is_no_proof_of_absence(rig: Rig) -> None:
 
 
 def twin(rig: Rig, seconds: int) -> t.Callable[[httpx.Request], None]:
-    """The cloud makes one more machine for the same create call, ``seconds`` later."""
+    """The cloud makes one more machine for the same create call, ``seconds`` later. It boots for a day: of two with the same user data only
+    the first to come up gets in, and that is not what these tests are about."""
 
     def watch(request: httpx.Request) -> None:
         if not request.url.path.endswith("/instances") or len(rig.machines()) != 1:
@@ -383,11 +400,8 @@ def twin(rig: Rig, seconds: int) -> t.Callable[[httpx.Request], None]:
             if tag["key"] == "tgp:created":
                 tag["value"] = str(int(tag["value"]) + seconds)
         details["addresses"] = ("198.18.9.9", "10.19.9.9")
-        rig.world.rent(
-            Machine(
-                "0" * 32, "lambda", first.name, first.hostname, first.offer, rig.clock.now(), payload=first.payload, details=details
-            )
-        )
+        offer, now = dataclasses.replace(first.offer, boot_seconds=86400), rig.clock.now()
+        rig.world.rent(Machine("0" * 32, "lambda", first.name, first.hostname, offer, now, payload=first.payload, details=details))
 
     return watch
 
