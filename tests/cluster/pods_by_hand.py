@@ -10,6 +10,7 @@ restarts always runs beside the others, is given changes of its ConfigMaps, and 
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -19,6 +20,8 @@ import subprocess
 import sys
 import threading
 import typing as t
+
+import httpx
 
 from .helm_cli import SPACE
 from .plane import Plane
@@ -82,7 +85,8 @@ class Kubelet:
         self.ran: list[Ran] = []
         self.working: dict[str, Pod] = {}  # those that restart always, by uid
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="kubelet", daemon=True)
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name="kubelet", daemon=True)
 
     def __enter__(self) -> t.Self:
         self._thread.start()
@@ -94,9 +98,24 @@ class Kubelet:
         for pod in self.working.values():
             if pod.is_at_work():
                 pod.kill()
+        self.check()
+
+    def check(self) -> None:
+        """AssertionError when no pod is run any more, with the reason: whoever waits for one would wait in vain."""
+        if self._error is not None:
+            raise AssertionError(f"no pod is run any more: {self._error!r}") from self._error
 
     def last(self, name: str) -> Ran:
-        return next(one for one in reversed(self.ran) if one.name == name)
+        self.check()
+        found = [one for one in self.ran if one.name == name]
+        assert found, f"no pod {name} has ended; others are {', '.join(one.name for one in self.ran) or 'none'}"
+        return found[-1]
+
+    def _work(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:  # noqa: BLE001 - told by check()
+            self._error = error
 
     def _watch(self) -> None:
         begun = {pod["metadata"]["uid"] for pod in self._plane.get(_PODS)["items"]}  # of a release before
@@ -108,7 +127,8 @@ class Kubelet:
                     self._run(pod, self._folder / uid)
             for uid, work in list(self.working.items()):
                 if uid in there:
-                    self._mount(work.spec, work.folder)
+                    with contextlib.suppress(httpx.HTTPStatusError):  # a ConfigMap may go right before its pod does
+                        self._mount(work.spec, work.folder)
                 else:
                     self.ran.append(work.end())
                     del self.working[uid]  # after its end is told: who waits for no pod at work reads how each ended

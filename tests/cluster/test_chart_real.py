@@ -145,8 +145,8 @@ def test_a_loop_has_one_leader_and_a_second_that_takes_over(stage: Stage, helm: 
                 lambda: [one["phase"] for one in stage.claims().values()] == ["Ready"], "the change reaches a pod that runs"
             )
             tool.deploy("upgrade", "--no-hooks", *documents(0))
-            slow = {"kind": "delay", "service": "lambda", "method": "POST", "path": "terminate", "seconds": 8, "times": 1}
-            stage.faults(slow)
+            hangs = {"kind": "hang", "service": "lambda", "method": "POST", "path": "terminate", "seconds": 600, "times": 1}
+            stage.faults(hangs)  # until its caller is killed, however long the other takes for a look
             idle = "tgp.io/idle-since"
             stage.until(lambda: idle in stage.node(stage.rented())["metadata"].get("annotations", {}), "a pod sees that it is idle")
             stage.advance(IDLE)
@@ -160,8 +160,8 @@ def test_a_loop_has_one_leader_and_a_second_that_takes_over(stage: Stage, helm: 
 
             scale = f"/apis/apps/v1/namespaces/{SPACE}/deployments/tgp-gpu-autoscale/scale"
             plane.patch(scale, {"spec": {"replicas": 0}}, "merge")
-            plane.until(lambda: not kubelet.working, what="the pods to end")
-            ended = next(one for one in kubelet.ran if one.output == other.said)
+            plane.until(lambda: kubelet.check() or not kubelet.working, what="the pods to end")
+            (ended,) = [one for one in kubelet.ran if one.output == other.said]
             assert ended.status == 0 and "nothing is left half done" in ended.output, ended.output
             assert "[WARNING]" not in ended.output and "changed: [localhost]" in ended.output, ended.output
             assert not any(stage.lock_holders())
