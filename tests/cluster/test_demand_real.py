@@ -4,9 +4,9 @@
 """Pods that wait for GPUs on the real scheduler get machines, run, end, and the machines go. Prints a timeline and the price beside the
 least price there is.
 
-TGP_CLUSTER_PODS="1 10 100" says how many pods wait, one number after another; 1 and 10 if not given. A hundred take a quarter of
-an hour: Lambda allows a launch every 12 s, and the world has to live at real speed, as the cluster's clock does, or its Nodes would soon be
-older than their machines.
+TGP_CLUSTER_PODS="1 10 100" says how many pods wait, one number after another; five if not given, which need machines of each size. A hundred
+take a quarter of an hour: Lambda allows a launch every 12 s, and the world has to live at real speed, as the cluster's clock does, or its
+Nodes would soon be older than their machines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .plane import Plane
 from .stage import Stage
 
 pytestmark = pytest.mark.cluster
-COUNTS = [int(one) for one in os.environ.get("TGP_CLUSTER_PODS", "1 10").split()]
+COUNTS = [int(one) for one in os.environ.get("TGP_CLUSTER_PODS", "5").split()]
 SIZES = (1, 1, 2, 1, 4, 1, 2, 1, 1, 2)  # GPUs of one pod after another, again and again
 OFFERS = {1: Decimal("1.09"), 2: Decimal("2.00"), 4: Decimal("3.60")}  # GPUs of a machine, its price per hour
 IDLE = 11 * 60
