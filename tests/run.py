@@ -4,8 +4,8 @@
 """Runs checks, cheapest first, and ends with pytest, two processes at a time: the fast levels whole and a sample of the slow ones.
 
 ``--all`` runs every check and every test that this machine can run. The real control plane, mesh and container runtime are then built in the
-background where Go is; without Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set. ``--only style,types``
-runs just those checks.
+background where Go is; without Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set. The long checks and the
+tests that wait for nothing run meanwhile, and then beside the others. ``--only style,types`` runs just those checks.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 Group = tuple[str, ...]  # arguments of one process of pytest
 PAGES: Group = ("tests/e2e/test_molecule.py", "tests/e2e/test_pages.py", "tests/e2e/test_readme.py")
+KILLED: Group = ("tests/e2e/test_killed.py",)
+# These compute and wait for nothing. A lane of their own with the least claim to the processor runs them while the other lanes wait.
+BESIDE: tuple[Group, ...] = (("tests/unit",), ("tests/repository",), ("tests/mutation",))
 # one lane takes groups from the front, the other from the end: the long ones are outside, so that both end at about the same time.
 # Stories of chaos replace the clocks and threads of their process.
 LATER: tuple[Group, ...] = (
-    ("tests/e2e", *(f"--ignore={path}" for path in PAGES)),
+    ("tests/e2e", *(f"--ignore={path}" for path in (*PAGES, *KILLED))),
     PAGES,
-    ("tests/unit",),
-    ("tests/mutation",),
-    ("tests/repository",),
+    KILLED,
     ("tests/chaos",),
     ("tests/contract/act",),
     ("tests/contract", "--ignore=tests/contract/act"),
 )
 # before them whatever is in none of them: the levels with programs of others, which live in real time
 GROUPS: tuple[Group, ...] = (
-    ("tests", *(f"--ignore={path}" for group in LATER for path in group if not path.startswith("--"))),
+    ("tests", *(f"--ignore={path}" for group in (*LATER, *BESIDE) for path in group if not path.startswith("--"))),
     *LATER,
 )
 # what a newcomer runs of the slow levels: one machine's whole life by playbooks, and what rents, joins, drains and deletes against emulators
@@ -97,6 +98,7 @@ def sanity() -> int:
 
 CHECKS = {"style": style, "types": types, "lint": lint, "changelog": changelog, "docs": docs, "sanity": sanity}
 SLOW_CHECKS = ("sanity",)
+LONG_CHECKS = ("lint", "changelog", "docs", "sanity")  # of a whole run: beside the tests
 
 
 def plane() -> subprocess.Popen[bytes] | None:
@@ -126,43 +128,71 @@ def main() -> int:
     if options.unit:
         return tests([], (UNIT_HALF, ("tests/unit", *(f"--ignore={folder}" for folder in UNIT_HALF))))
     began = time.monotonic()
+    lanes = options.all and not chosen and not options.pytest
     building = plane() if options.all and not chosen else None
+    left_out = LONG_CHECKS if lanes else () if options.all else SLOW_CHECKS
+    failed = run_checks(chosen or [name for name in CHECKS if name not in left_out])
+    if chosen:
+        return int(bool(failed))
+    environment = {"TGP_FAILED_CHECKS": ",".join(failed), "TGP_DEAREST": "50" if options.all else "0"}
+    if lanes:
+        return tests([], GROUPS, BESIDE, Building(building, began), **environment) or int(bool(failed))
+    if building is not None:
+        Building(building, began).wait()
+    say("tests" if options.pytest else "tests, a sample of the slow ones: `make test ALL=1` runs all, in about an hour")
+    if failed:
+        print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)
+    environment["TGP_MINUTES_BEFORE"] = f"{(time.monotonic() - began) / 60:.1f}"
+    return tests(options.pytest, (SAMPLE, SAMPLE_BESIDE), **environment) or int(bool(failed))
+
+
+def run_checks(names: t.Sequence[str]) -> list[str]:
+    """Those that failed."""
     failed = []
-    for name, check in CHECKS.items():
-        if name not in (chosen or CHECKS) or (name in SLOW_CHECKS and not (chosen or options.all)):
-            continue
+    for name in names:
         started = time.monotonic()
         say(name)
-        if check() != 0:
+        if CHECKS[name]() != 0:
             failed.append(name)
         print(f"   {name}: {'FAILED' if name in failed else 'ok'} in {time.monotonic() - started:.0f} s", flush=True)
-    code = 0
-    if not chosen:
-        if building is not None:
-            say("real control plane, mesh and container runtime")
-            if building.wait() != 0:
-                print("   not all of it could be built; the tests that need it are skipped", flush=True)
-            print(f"   built or found after {(time.monotonic() - began) / 60:.1f} min", flush=True)
-        say(
-            "tests"
-            if options.all or options.pytest
-            else "tests, a sample of the slow ones: `make test ALL=1` runs all, in about an hour"
-        )
-        if failed:
-            print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)
-        before = f"{(time.monotonic() - began) / 60:.1f}"
-        groups = GROUPS if options.all else (SAMPLE, SAMPLE_BESIDE)
-        dearest = "50" if options.all else "0"
-        code = tests(options.pytest, groups, TGP_FAILED_CHECKS=",".join(failed), TGP_MINUTES_BEFORE=before, TGP_DEAREST=dearest)
-    return code or bool(failed)
+    return failed
 
 
-def tests(chosen: list[str], groups: t.Sequence[Group], **environment: str) -> int:
-    """The chosen tests, or all groups."""
+class Building:
+    """What Go and the package mirrors are asked for in the background; ``process`` is None where there is no Go."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, began: float) -> None:
+        self._process, self._began = process, began
+        self.minutes = ""  # from the start of the run to its end
+
+    def is_over(self) -> bool:
+        if not self.minutes and (self._process is None or self._process.poll() is not None):
+            self.wait()
+        return bool(self.minutes)
+
+    def wait(self) -> None:
+        code = self._process.wait() if self._process is not None else 0
+        self.minutes = f"{(time.monotonic() - self._began) / 60:.1f}"
+        say("real control plane, mesh and container runtime")
+        if code != 0:
+            print("   not all of it could be built; the tests that need it are skipped", flush=True)
+        print(f"   built or found after {self.minutes} min", flush=True)
+
+
+def tests(
+    chosen: list[str],
+    groups: t.Sequence[Group],
+    beside: t.Sequence[Group] = (),
+    building: Building | None = None,
+    **environment: str,
+) -> int:
+    """The chosen tests; or all groups, and after the long checks the groups ``beside`` them."""
     command = [sys.executable, "-m", "pytest", "-q"]
     if chosen:
         return run(*command, *chosen, **environment)
-    return in_two_lanes([[*command, *group] for group in groups], {**os.environ, **environment})
+    checks = [[sys.executable, "tests/run.py", "--all", "--only", ",".join(LONG_CHECKS)]] if beside else []
+    third = [*checks, *([*command, *group] for group in beside)]
+    return in_lanes([[*command, *group] for group in groups], {**os.environ, **environment}, third, building)
 
 
 class Lane:
@@ -194,24 +224,40 @@ class Lane:
             self._process.wait()
 
 
-def in_two_lanes(commands: t.Sequence[list[str]], environment: dict[str, str]) -> int:
-    """Run all commands, two at a time: one lane from the first on, the other, with less claim to the processor, from the last on. What the
-    second lane printed comes last. 0 if all of them ended with 0."""
-    waiting = collections.deque(commands)
-    nice = ["nice", "-n", "5"] if shutil.which("nice") else []
-    with tempfile.TemporaryFile() as said:
-        lanes = (Lane(waiting.popleft, None, environment), Lane(lambda: [*nice, *waiting.pop()], said, environment))
+def in_lanes(
+    commands: t.Sequence[list[str]],
+    environment: dict[str, str],
+    beside: t.Sequence[list[str]] = (),
+    building: Building | None = None,
+) -> int:
+    """Run all commands. One lane takes them from the first on, another, with less claim to the processor, from the last on; both begin when
+    ``building`` is over. A third one, with the least claim, takes those ``beside`` them, from the start on. What the second and the third lane
+    printed comes last. 0 if all commands ended with 0."""
+    waiting, aside = collections.deque(commands), collections.deque(beside)
+
+    def nice(number: int) -> list[str]:
+        return ["nice", "-n", str(number)] if shutil.which("nice") else []
+
+    with tempfile.TemporaryFile() as second, tempfile.TemporaryFile() as third:
+        first_two = (Lane(waiting.popleft, None, environment), Lane(lambda: [*nice(5), *waiting.pop()], second, environment))
+        lanes = (*first_two, Lane(lambda: [*nice(10), *aside.popleft()], third, environment))
         try:
-            while any([lane.goes_on() for lane in lanes]):  # a list: each lane is asked
+            while True:
+                built = building is None or building.is_over()
+                if built and building is not None:
+                    environment["TGP_MINUTES_BEFORE"] = building.minutes
+                if not any([lane.goes_on() for lane in (lanes if built else lanes[2:])]) and built:  # a list: each lane is asked
+                    break
                 time.sleep(0.1)
         finally:
             for lane in lanes:
                 lane.end()
-            say("what ran beside them")
-            said.seek(0)
-            sys.stdout.flush()
-            shutil.copyfileobj(said, sys.stdout.buffer)
-            sys.stdout.flush()
+            for said in (second, third):
+                say("what ran beside them")
+                said.seek(0)
+                sys.stdout.flush()
+                shutil.copyfileobj(said, sys.stdout.buffer)
+                sys.stdout.flush()
     return int(any(code != 0 for lane in lanes for code in lane.codes))
 
 

@@ -56,7 +56,8 @@ def groups_of(path: str) -> list[run.Group]:
     def holds(group: run.Group, mark: str) -> bool:
         return any(path == one or path.startswith(f"{one}/") for one in (each.removeprefix(mark) for each in group if mark in each))
 
-    chosen = [tuple(f"+{one}" if not one.startswith("--") else one for one in group) for group in run.GROUPS]
+    groups = (*run.GROUPS, *run.BESIDE)
+    chosen = [tuple(f"+{one}" if not one.startswith("--") else one for one in group) for group in groups]
     return [group for group in chosen if holds(group, "+") and not holds(group, "--ignore=")]
 
 
@@ -67,20 +68,35 @@ def test_a_whole_run_runs_each_test_once() -> None:
 
 
 def test_the_levels_and_files_that_a_run_names_are_there() -> None:
-    named = [path for group in (*run.GROUPS, run.UNIT_HALF, run.SAMPLE, run.SAMPLE_BESIDE) for path in group]
+    named = [path for group in (*run.GROUPS, *run.BESIDE, run.UNIT_HALF, run.SAMPLE, run.SAMPLE_BESIDE) for path in group]
     assert [path for path in named if not (ROOT / path.removeprefix("--ignore=")).exists()] == []
 
 
-@pytest.mark.parametrize("wrong", [None, 0, 2, 4])
-def test_two_lanes_run_each_command_once_and_miss_no_failure(
+@pytest.mark.parametrize("wrong", [None, 0, 4, 6])
+def test_lanes_run_each_command_once_and_miss_no_failure(
     wrong: int | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     commands = [
-        ["sh", "-c", f"echo said {number}; echo x >> {tmp_path}/{number}; exit {int(number == wrong)}"] for number in range(5)
+        ["sh", "-c", f"echo said {number}; echo x >> {tmp_path}/{number}; exit {int(number == wrong)}"] for number in range(7)
     ]
-    assert run.in_two_lanes(commands, dict(os.environ)) == int(wrong is not None)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys("01234", "x\n")
-    assert sorted(re.findall(r"said (\d)", capfd.readouterr().out)) == list("01234")
+    assert run.in_lanes(commands[:5], dict(os.environ), commands[5:]) == int(wrong is not None)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys("0123456", "x\n")
+    assert sorted(re.findall(r"said (\d)", capfd.readouterr().out)) == list("0123456")
+
+
+def test_what_needs_the_builds_waits_for_them_and_what_runs_beside_does_not(tmp_path: Path) -> None:
+    """The first command of the third lane ends the build for which the others wait."""
+    built = tmp_path / "built"
+    process = subprocess.Popen(["sh", "-c", f"until [ -e {built} ]; do sleep 0.02; done"])
+    building = run.Building(process, 0.0)
+    minutes = ["sh", "-c", f"echo $TGP_MINUTES_BEFORE > {tmp_path}/minutes; test -e {built}"]
+    assert run.in_lanes([minutes], dict(os.environ), [["touch", str(built)]], building) == 0
+    assert process.returncode == 0 and (tmp_path / "minutes").read_text().strip() == building.minutes
+
+
+def test_a_whole_run_leaves_no_check_out() -> None:
+    """Those beside the tests are those that are not made before them."""
+    assert set(run.LONG_CHECKS) < set(run.CHECKS) and set(run.SLOW_CHECKS) <= set(run.LONG_CHECKS)
 
 
 def test_no_fast_test_compares_the_machines_clock() -> None:
