@@ -19,7 +19,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _OTHERS = ("ANSIBLE_", "TGP_", "TS_", "TAILSCALE_", "LAMBDA_", "VAST_", "RUNPOD_", "PAPERSPACE_", "WEBHOOK_")
 _QUIET = {
     "ANSIBLE_LOCALHOST_WARNING": "False",

@@ -11,6 +11,7 @@ import pathlib
 import threading
 import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -305,11 +306,11 @@ def test_a_followed_collection_sees_what_happens(plane: Plane, kube: Kube, own: 
     follow.add(listener)
     plane.until(lambda: seen and seen[0][0] == "all", what="the first list")
     plane.create("/api/v1/nodes", {"metadata": {"name": own}})
-    plane.until(lambda: ("set", own) in seen, timeout=5, what="the new node to be seen")
+    plane.until(lambda: ("set", own) in seen, what="the new node to be seen")
     plane.delete(f"/api/v1/nodes/{own}")
-    plane.until(lambda: ("gone", own) in seen, timeout=5, what="the node's end to be seen")
+    plane.until(lambda: ("gone", own) in seen, what="the node's end to be seen")
     started = time.monotonic()
-    assert follow.remove(listener) and time.monotonic() - started < 2
+    assert follow.remove(listener) and time.monotonic() - started < 30, "it waits for no end of its watch"
 
 
 def test_two_runs_cannot_both_change_a_claim(plane: Plane, open_kube: Open, own: str) -> None:
@@ -337,15 +338,10 @@ def test_two_runs_cannot_both_change_a_claim(plane: Plane, open_kube: Open, own:
         one.write(dataclasses.replace(written, ids_seen=("502",)))
     with pytest.raises(Conflict):
         one.remove(written)
-    lines = [
-        threading.Thread(target=store.ledger, args=({"key": f"{own}-{n}", "n": n, "cost": "0"},))
-        for n in range(6)
-        for store in (one, other)
-    ]
-    for thread in lines:
-        thread.start()
-    for thread in lines:
-        thread.join()
+    lines = [(store, {"key": f"{own}-{n}", "n": n, "cost": "0"}) for n in range(6) for store in (one, other)]
+    with ThreadPoolExecutor(len(lines)) as pool:
+        first = list(pool.map(lambda pair: pair[0].ledger(pair[1]), lines))
+    assert sum(first) == 6, "each line is written by one of them"
     assert sorted(line["n"] for line in one.ledger_lines() if line.get("key", "").startswith(own)) == list(range(6))
     left = one.claim(written.name)
     assert left is not None

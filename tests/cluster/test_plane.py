@@ -169,7 +169,7 @@ def test_nothing_outlives_a_killed_test_run(plane: Plane, tmp_path: pathlib.Path
             return True
         return state == "Z"
 
-    plane.until(gone, timeout=5, what="the child of the killed run to end")
+    plane.until(gone, what="the child of the killed run to end")
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_a_rented_machine_joins_runs_a_gpu_pod_and_lets_it_finish(hand: ForeignH
         "containers": [container],
     }
     hand.kube("POST", pods, {"metadata": {"name": own, "annotations": {"sandbox/run-seconds": "1"}}, "spec": spec})
-    hand.until(lambda: hand.kube("GET", f"{pods}/{own}")["status"]["phase"] == "Succeeded", 30)
+    hand.until(lambda: hand.kube("GET", f"{pods}/{own}")["status"]["phase"] == "Succeeded")
     hand.kube("DELETE", f"{pods}/{own}")
     hand.terminate(machine)
     hand.kube("DELETE", f"/api/v1/nodes/{own}")
@@ -119,6 +119,6 @@ def test_a_real_cluster_notices_a_dead_machine_by_itself(hasty_plane: Plane, own
         box.world.clock.sleep(8)
         assert hand.ready(own) == "True"
         box.machines.strike(machine, "crash")
-        hand.until(lambda: hand.ready(own) == "Unknown", 40)
+        hand.until(lambda: hand.ready(own) == "Unknown")
     finally:
         box.stop()

@@ -49,7 +49,7 @@ class Witness:
         self.trust = Trust(fingerprint=self.fingerprint)
 
     def next(self) -> dict[str, t.Any]:
-        return t.cast("dict[str, t.Any]", json.loads(self._said.get(timeout=10)))
+        return t.cast("dict[str, t.Any]", json.loads(self._said.get(timeout=60)))
 
     def _listen(self) -> None:
         for line in t.cast(t.IO[str], self._process.stdout):

@@ -24,7 +24,7 @@ from sandbox.running import ROOT, Running
 from tests.answers import told
 from tests.fixtures.demo import DEMO
 
-_PATIENCE = 120.0  # real seconds after which a playbook run counts as hanging
+_PATIENCE = 400.0  # real seconds after which a playbook run counts as hanging
 _RECAP = re.compile(r"^localhost\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)", re.MULTILINE)
 LOCK_WRITES = re.compile(r"^(PUT|PATCH|POST) /apis/coordination\.k8s\.io/v1/namespaces/tgp-system/leases")
 NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}  # Sandbox.left() of an empty world
@@ -192,7 +192,7 @@ class Sandbox(Running):
         secrets = self.get("/api/v1/namespaces/kube-system/secrets")["items"]
         return [one["metadata"]["name"] for one in secrets if one.get("type") == "bootstrap.kubernetes.io/token"]
 
-    def until(self, what: t.Callable[[], bool], words: str, seconds: float = 20.0) -> None:
+    def until(self, what: t.Callable[[], bool], words: str, seconds: float = 180.0) -> None:
         """Wait, in real seconds, for something that the world does by itself."""
         end = time.monotonic() + seconds
         while not what():

@@ -141,7 +141,7 @@ def test_a_rented_machine_that_did_not_join_is_told_anew_with_new_secrets(start:
     sandbox = start(speed=20)
     sandbox.behave({"kind": "mesh_fails"})
     run = sandbox.begin(*sandbox.arguments("provision", extra_vars={"pool": "training", "nodes": 1}))
-    sandbox.until(lambda: any(one["phase"] == "Joining" or one["ip"] for one in sandbox.claims().values()), "it has an address", 60)
+    sandbox.until(lambda: any(one["phase"] == "Joining" or one["ip"] for one in sandbox.claims().values()), "it has an address")
     run.kill()
     ((name, before),) = ((name, one) for name, one in sandbox.claims().items() if one["cloud"] == "lambda")
     told = Told(tmp_path)
@@ -189,13 +189,13 @@ class Kubelet:
 
     def _ask(self) -> None:
         machine, step = self._told.machine, self._told.machine.root / "run/tgp.step"
-        self._sandbox.until(lambda: step.exists() and step.read_text() == "kubelet\n", "the program is at step kubelet", 150)
+        self._sandbox.until(lambda: step.exists() and step.read_text() == "kubelet\n", "the program is at step kubelet")
         token = yaml.safe_load(machine.text("etc/tgp/bootstrap-kubeconfig"))["users"][0]["user"]["token"]
         with httpx.Client(
             base_url=self._sandbox.kube.base_url, verify=False, headers={"Authorization": f"Bearer {token}"}, trust_env=False
         ) as self.http:
             request = kubelet.request_certificate(self, kubelet.new_key(self._name)[0])  # type: ignore[arg-type]
-            self._sandbox.until(lambda: bool(kubelet.certificate(self, request)), "it gets its certificate", 60)  # type: ignore[arg-type]
+            self._sandbox.until(lambda: bool(kubelet.certificate(self, request)), "it gets its certificate")  # type: ignore[arg-type]
         (machine.root / "var/lib/kubelet/pki/kubelet-client-current.pem").touch()
 
 
@@ -204,7 +204,7 @@ def test_the_playbook_lets_in_the_machine_that_it_told(start: t.Callable[..., Sa
     sandbox = start(speed=20)
     sandbox.behave({"kind": "mesh_fails"})
     run = sandbox.begin(*sandbox.arguments("provision", extra_vars={"pool": "training", "nodes": 1}))
-    sandbox.until(lambda: any(one["phase"] == "Joining" or one["ip"] for one in sandbox.claims().values()), "it has an address", 60)
+    sandbox.until(lambda: any(one["phase"] == "Joining" or one["ip"] for one in sandbox.claims().values()), "it has an address")
     run.kill()
     (name,) = (name for name, one in sandbox.claims().items() if one["cloud"] == "lambda")
     told = Told(tmp_path)
@@ -217,7 +217,7 @@ def test_the_playbook_lets_in_the_machine_that_it_told(start: t.Callable[..., Sa
     environment = {**told.machine.environment, "PATH": path, "TMPDIR": str(tmp_path), "TGP_PATIENCE": "10"}
     found = sandbox.playbook("join_kubelet", extra_vars=variables, env=environment)
     found.succeeded()
-    asking.thread.join(5)
+    asking.thread.join(60)
     assert "Approve its certificate request" in found.out and told.machine.text("run/tgp.step") == "done\n"
     (request,) = [one for one in sandbox.get(csr.PATH)["items"] if one["spec"]["username"].startswith("system:bootstrap:")]
     assert csr.parse(request).state == "issued" and csr.parse(request).node == name

@@ -74,7 +74,7 @@ def killed(sandbox: Sandbox, name: str, rule: dict[str, t.Any] | None, **more: t
 
 
 def wait_for_hit(sandbox: Sandbox, run: Run) -> bool:
-    end = time.monotonic() + 90
+    end = time.monotonic() + 300
     while not sandbox.hits():
         if run.ended:
             return sandbox.hits() > 0

@@ -135,7 +135,7 @@ def test_L22_killed_in_the_middle_and_applied_again(clean: Sandbox, file: Path) 
     [(_kind, name)] = steps(file)
     clean.faults({"kind": "hang_after", "service": "lambda", "method": "POST", "path": "/launch", "seconds": 3600.0})
     run = clean.begin(*clean.arguments("apply", extra_vars={"plan": str(file)}))
-    clean.until(lambda: clean.hits() > 0 or run.ended, "the create call was sent", 90)
+    clean.until(lambda: clean.hits() > 0 or run.ended, "the create call was sent")
     run.kill()
     clean.clear_faults()
     assert names(clean) == {name}

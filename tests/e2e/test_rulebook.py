@@ -104,13 +104,13 @@ def at_work(sandbox: Sandbox, folder: Path, documents: Path, *more: str) -> t.It
         begun = plays(running.pid)
         running.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            running.wait(20)
+            running.wait(60)
         left = [one for one in begun if b"ansible-playbook" in command_line(one)]  # in sessions of their own, they may outlive it
         left += [running.pid] if running.poll() is None else []
         for pid in [each for one in left for each in (*descendants(one), one)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        running.wait(20)
+        running.wait(60)
 
 
 def until(what: t.Callable[[], t.Any], log: Path, words: str) -> float:

@@ -103,7 +103,7 @@ def test_killed_while(sandbox: Sandbox, moment: str) -> None:
     """``kill -9`` of the whole run, then the next call: nothing is left."""
     sandbox.faults({**CUTS[moment], "service": "lambda", "seconds": HANGS})
     run = sandbox.begin(*sandbox.arguments("verify_provider", **verify("lambda", **RENT)))
-    end = time.monotonic() + 90
+    end = time.monotonic() + 300
     while not sandbox.hits():
         assert not run.ended and time.monotonic() < end, run.finish().text
         time.sleep(0.02)
@@ -117,8 +117,8 @@ def test_killed_while(sandbox: Sandbox, moment: str) -> None:
 def test_a_run_that_is_told_to_stop_ends_its_machine(sandbox: Sandbox, number: signal.Signals) -> None:
     """As Ctrl-C, and as a service manager, do it: the signal goes to the whole process group of ansible-playbook."""
     run = sandbox.begin(*sandbox.arguments("verify_provider", **verify("lambda", **RENT)))
-    sandbox.until(lambda: bool(living(sandbox)), "a machine is rented", 60)
+    sandbox.until(lambda: bool(living(sandbox)), "a machine is rented")
     os.killpg(run.process.pid, number)
     result = run.finish()
     assert result.rc != 0 and "ended early: interrupted" in result.words
-    sandbox.until(lambda: not living(sandbox), "the machine ends", 30)
+    sandbox.until(lambda: not living(sandbox), "the machine ends")

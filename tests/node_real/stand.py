@@ -81,7 +81,7 @@ def make_cgroup(name: str) -> None:
                 (folder / setting).write_text((folder.parent / setting).read_text())
 
 
-def remove_cgroup(name: str, seconds: float = 10) -> None:
+def remove_cgroup(name: str, seconds: float = 60) -> None:
     """All below it as well, as soon as its processes are gone."""
     end = time.monotonic() + seconds
     for top in {path.resolve() for path in CGROUPS.glob(f"*/{name}")}:

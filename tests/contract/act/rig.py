@@ -285,7 +285,7 @@ class Rig:
         """Until each cloud's list has to show every machine: what it does not list from now on is missing, however quick this host is."""
         self.advance(1 + max(CAPABILITIES[cloud].list_delay for cloud in RENTED if cloud in CAPABILITIES))
 
-    def until(self, what: t.Callable[[], t.Any], words: str, seconds: float = 15.0) -> t.Any:
+    def until(self, what: t.Callable[[], t.Any], words: str, seconds: float = 60.0) -> t.Any:
         """Wait, in real seconds, for something that the world does by itself."""
         end = time.monotonic() + seconds
         while not (found := what()):

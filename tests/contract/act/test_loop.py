@@ -101,7 +101,7 @@ def test_S2_08_a_pod_wakes_it_before_its_time(rig: Rig) -> None:
         rig.until(lambda: said(rig, "machines 0"), "it has looked")
         time.sleep(0.3)
         ask(rig, "train")
-        rig.until(lambda: rig.creates() == 1, "a machine is rented", 10)
+        rig.until(lambda: rig.creates() == 1, "a machine is rented")
 
     Looping(rig, interval=3600, full_interval=100_000).while_it_runs(story)
 
@@ -160,15 +160,15 @@ def test_S2_15_while_the_cluster_cannot_be_reached_it_keeps_its_hands_still_and_
     def story() -> None:
         rig.until(lambda: said(rig, "machines 0"), "it has looked")
         rig.fault("lost_before", "kubernetes", times=100_000)
-        rig.until(lambda: said(rig, "cannot look, and does nothing until it can"), "it is told", 20)
+        rig.until(lambda: said(rig, "cannot look, and does nothing until it can"), "it is told")
         writes = rig.writes()
         rig.advance(310)
-        rig.until(lambda: said(rig, "cannot look since"), "it is told again", 20)
+        rig.until(lambda: said(rig, "cannot look since"), "it is told again")
         assert rig.writes() == writes
         rig.faults.clear()
-        rig.until(lambda: said(rig, "can look again after"), "it goes on", 20)
+        rig.until(lambda: said(rig, "can look again after"), "it goes on")
         ask(rig, "train")
-        rig.until(lambda: rig.creates() == 1, "a machine is rented", 20)
+        rig.until(lambda: rig.creates() == 1, "a machine is rented")
 
     result = Looping(rig).while_it_runs(story)
     assert result["failed_looks"] >= 2 and result["launched"] == 1

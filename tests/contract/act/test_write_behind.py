@@ -187,12 +187,12 @@ def test_L02_a_slow_write_holds_up_nothing_and_loses_nothing_that_is_noted_meanw
     def slow(one: Claim) -> None:
         if one.name == "tgp-1":
             begun.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     store.before = slow
     writing = threading.Thread(target=writes.write, args=("tgp-1", lambda one: dataclasses.replace(one, token_id="")))
     writing.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     writes.note("tgp-1", seen_at("192.0.2.1"))
     writes.note("tgp-2", seen_at("192.0.2.2"))
     writes.write("tgp-2", lambda one: one)

@@ -408,7 +408,7 @@ def test_S1_07_rent_or_buy(bazaar: Bazaar) -> None:
 
 def test_clouds_are_asked_at_the_same_time(bazaar: Bazaar) -> None:
     """Each cloud answers only when all of them have been asked."""
-    gate = threading.Barrier(len(bazaar.stands), timeout=20)
+    gate = threading.Barrier(len(bazaar.stands), timeout=60)
 
     def gated(app: t.Any) -> t.Any:
         waited = threading.Event()

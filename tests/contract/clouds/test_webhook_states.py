@@ -63,7 +63,7 @@ def connected(service: Service, machines: t.Sequence[Machine], **more: t.Any) ->
 
 @pytest.mark.parametrize("verb", ["instances", "offers", "check"])
 def test_states_are_asked_for_side_by_side_and_no_more_than_so_many_at_once(verb: str) -> None:
-    together = threading.Barrier(AT_ONCE, timeout=20)
+    together = threading.Barrier(AT_ONCE, timeout=60)
 
     def answer(_path: str) -> dict[str, str]:
         together.wait()  # broken, and the call with it, unless so many arrive while none is answered
@@ -81,7 +81,7 @@ def test_states_are_asked_for_side_by_side_and_no_more_than_so_many_at_once(verb
 
 
 def test_nodes_are_asked_for_side_by_side_where_they_show_the_state() -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=60)
 
     def ready(_node: str) -> bool:
         together.wait()

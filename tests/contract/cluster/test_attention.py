@@ -34,7 +34,7 @@ class Told:
         self.queue: asyncio.Queue[Event] = asyncio.Queue()
         self.events: list[Event] = []
 
-    async def next(self, kind: str, seconds: float = 10.0) -> Event:
+    async def next(self, kind: str, seconds: float = 60.0) -> Event:
         """The next event of a kind; others are kept aside."""
         end = time.monotonic() + seconds
         while True:

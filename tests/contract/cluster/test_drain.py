@@ -334,7 +334,7 @@ def test_L09_a_pod_of_the_same_name_elsewhere_counts_as_gone(cluster: Cluster, k
     cluster.faults.add({"kind": "status", "status": 500, "method": "POST", "path": "eviction"})
     threading.Timer(0.05, replace).start()
     done = empty(cluster, kube)
-    assert replaced.wait(2) and done.drained and cluster.pods("other") == ["db-0"] and done.evicted == ()
+    assert replaced.wait(60) and done.drained and cluster.pods("other") == ["db-0"] and done.evicted == ()
 
 
 @pytest.mark.parametrize("kind", ["lost_before", "lost_after"])

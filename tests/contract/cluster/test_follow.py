@@ -29,7 +29,7 @@ class Listener:
         self.told.put((kind, key, item))
 
     def next(self) -> Told:
-        return self.told.get(timeout=5)
+        return self.told.get(timeout=60)
 
 
 def name_of(raw: dict[str, t.Any]) -> str:
@@ -54,7 +54,7 @@ def test_who_comes_after_the_end_is_told_of_it(cluster: Cluster, kube: Kube) -> 
     first, second = Listener(), Listener()
     end = kube.follows.open("nodes", lambda: Follow(kube, PATH, name_of), first)
     assert first.next()[0] == "failed"
-    kube.follows._open["nodes"]._thread.join(5)
+    kube.follows._open["nodes"]._thread.join(60)
     other = kube.follows.open("nodes", lambda: Follow(kube, PATH, name_of), second)
     assert second.next()[0] == "failed"
     end()

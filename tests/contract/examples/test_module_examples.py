@@ -27,6 +27,7 @@ from ...fixtures.wireguard_programs import HUB_FILE, HUB_PRIVATE, Programs
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "ansible_collections.tgp.gpu.plugins.modules"
+_PATIENCE = 600  # seconds after which a play counts as hanging
 _SHOWN = 2000  # characters of each end of a failed task
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__")
 ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machines are switched off at last
@@ -113,7 +114,7 @@ def control_planes(tmp_path: Path) -> t.Iterator[list[str]]:
 
 def ansible_playbook(running: Running, folder: Path, *arguments: str, environment: t.Mapping[str, str] | None = None) -> str:
     given = {**(environment or running.environment), "ANSIBLE_NOCOLOR": "1"}
-    run = subprocess.run(["ansible-playbook", *arguments], cwd=folder, env=given, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(["ansible-playbook", *arguments], cwd=folder, env=given, capture_output=True, text=True, timeout=_PATIENCE)
     if run.returncode != 0:
         pytest.fail(told_last(run.stdout, run.stderr, run.returncode), pytrace=False)
     return run.stdout + run.stderr

@@ -35,7 +35,7 @@ APPLY = {"content-type": "application/apply-patch+yaml"}
 # ---- small tools ---------------------------------------------------------------------------------------------------
 
 
-def eventually(check: t.Callable[[], t.Any], seconds: float = 15.0) -> t.Any:
+def eventually(check: t.Callable[[], t.Any], seconds: float = 60.0) -> t.Any:
     """The first true result of ``check``; AssertionError after ``seconds``."""
     end = time.monotonic() + seconds
     while True:

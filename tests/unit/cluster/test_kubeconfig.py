@@ -255,7 +255,7 @@ def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(tmp_path:
     try:
         done = subprocess.run(
             [sys.executable, "-c", _LOOK, str(path)],
-            stdin=terminal, capture_output=True, text=True, start_new_session=True, timeout=20, check=False,
+            stdin=terminal, capture_output=True, text=True, start_new_session=True, timeout=60, check=False,
         )  # fmt: skip
     finally:
         os.close(ours)

@@ -37,7 +37,7 @@ class Store:
         gate, self.gate = self.gate, None
         if gate is not None:
             self.arrived.set()
-            gate.wait(10)
+            gate.wait(60)
         if self.broken:
             raise ServerError("the record cannot be written")
         self.writes += 1
@@ -77,7 +77,7 @@ def note_behind(store: Store, tokens: TokenList, first: MadeToken, others: t.Seq
     gate = store.gate = threading.Event()
     threads = [threading.Thread(target=note, args=(one,)) for one in (first, *others)]
     threads[0].start()
-    assert store.arrived.wait(10)
+    assert store.arrived.wait(60)
     for thread in threads[1:]:
         thread.start()
     while len(tokens._noting) < len(others):

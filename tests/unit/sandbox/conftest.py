@@ -112,7 +112,7 @@ class Hand:
         conditions = ((self.node(name) or {}).get("status") or {}).get("conditions") or []
         return str(next((condition["status"] for condition in conditions if condition["type"] == "Ready"), ""))
 
-    def until(self, what: t.Callable[[], t.Any], seconds: float = 15.0) -> t.Any:
+    def until(self, what: t.Callable[[], t.Any], seconds: float = 60.0) -> t.Any:
         """Wait (real seconds) for something to be true."""
         end = time.monotonic() + seconds
         while not (found := what()):
@@ -123,7 +123,7 @@ class Hand:
             time.sleep(0.02)
         return found
 
-    def story(self, machine: Machine, last: str, seconds: float = 15.0) -> str:
+    def story(self, machine: Machine, last: str, seconds: float = 60.0) -> str:
         """Wait for a step; its text."""
         self.until(lambda: any(step == last for _time, step, _text in machine.steps), seconds)
         return next(text for _time, step, text in reversed(machine.steps) if step == last)

@@ -73,7 +73,7 @@ class Team:
 
     def until(self, what: t.Callable[[], t.Any], advance: float = 0.0) -> None:
         """Wait (real seconds) for it; ``advance``: with so much of the world's time passing at each look."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not what():
             assert time.monotonic() < end, "did not happen"
             self.pass_time(advance)

@@ -87,7 +87,7 @@ class Stand:
         return self.proxy.get(f"http://{device.ipv4}:{port}{path}")
 
     @staticmethod
-    def until(what: t.Callable[[], t.Any], seconds: float = 10.0) -> t.Any:
+    def until(what: t.Callable[[], t.Any], seconds: float = 60.0) -> t.Any:
         end = time.monotonic() + seconds
         while not (found := what()):
             assert time.monotonic() < end, "did not happen"

@@ -180,4 +180,4 @@ def test_the_proxy_on_a_socket_takes_absolute_addresses(stand: t.Any) -> None:
             assert client.get("http://100.99.0.1/").status_code == 502
     finally:
         server.stop()
-        thread.join(5)
+        thread.join(60)

@@ -62,7 +62,7 @@ class LambdaStand:
 
     def until(self, what: t.Callable[[], t.Any]) -> None:
         """Wait (real seconds) for what a thread of the emulator does."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not what():
             assert time.monotonic() < end, "did not happen"
             time.sleep(0.01)

@@ -291,7 +291,7 @@ def test_a_spot_machine_of_a_sandbox_vanishes() -> None:
         machine = stand.machine(stand.create(31, price=0.25))
 
         def until(what: t.Callable[[], t.Any]) -> None:
-            end = time.monotonic() + 30
+            end = time.monotonic() + 60
             while not what():
                 assert time.monotonic() < end, machine.steps
                 time.sleep(0.01)
