@@ -27,6 +27,7 @@ from . import (
     strangers,
     tailscale,
     vast_cloud,
+    vultr_cloud,
     webhook,
 )
 from .clock import SimClock
@@ -52,6 +53,7 @@ EMULATORS: dict[str, t.Callable[[World], t.Any]] = {
     "vast": vast_cloud.app,
     "runpod": runpod_cloud.app,
     "paperspace": paperspace_cloud.app,
+    "vultr": vultr_cloud.app,
     "tailscale": tailscale.app,
     "image_factory": image_factory.app,
     "webhook": webhook.app,
@@ -91,6 +93,7 @@ class Box:
             VAST_API_KEY=random_secret(length=64).lower(),
             RUNPOD_API_KEY=random_secret("rpa_"),
             PAPERSPACE_API_KEY=random_secret(length=32).lower(),
+            VULTR_API_KEY=random_secret(length=36).upper(),
             TS_OAUTH_CLIENT_ID=random_secret("k", 16) + "CNTRL",
             TS_OAUTH_CLIENT_SECRET=random_secret("tskey-client-"),
             TAILSCALE_API_KEY=random_secret("tskey-api-"),

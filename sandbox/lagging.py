@@ -11,6 +11,7 @@ from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .runpod_account import Account as RunpodAccount
 from .vast_account import Account as VastAccount
+from .vultr_account import Account as VultrAccount
 from .world import World
 
 
@@ -35,4 +36,6 @@ def _holder(world: World, cloud: str) -> t.Any:
             return RunpodAccount.of(world)
         case "vast":
             return VastAccount.of(world).switches
+        case "vultr":
+            return VultrAccount.of(world)
     raise ValueError(f"{cloud} has no list that could lag")

@@ -14,12 +14,19 @@ from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .runpod_account import Account as RunpodAccount
 from .vast_account import Account as VastAccount
+from .vultr_account import Account as VultrAccount
 from .world import World
 
 
 def account_pictures(world: World) -> dict[str, dict[str, t.Any]]:
     """Cloud to what its account holds. The caller holds the world's lock."""
-    return {"lambda": _lambda(world), "vast": _vast(world), "runpod": _runpod(world), "paperspace": _paperspace(world)}
+    return {
+        "lambda": _lambda(world),
+        "vast": _vast(world),
+        "runpod": _runpod(world),
+        "paperspace": _paperspace(world),
+        "vultr": _vultr(world),
+    }
 
 
 def paperspace_extras(world: World, now: datetime) -> tuple[Decimal, Decimal]:
@@ -65,4 +72,12 @@ def _paperspace(world: World) -> dict[str, t.Any]:
         "static_ips": [forms.static_ip(one) for one in account.static_ips if one.released is None],
         "custom_templates": [forms.template(one) for one in account.custom.values() if one.deleted is None],
         "password_mails": list(account.password_mails),
+    }
+
+
+def _vultr(world: World) -> dict[str, t.Any]:
+    account = VultrAccount.of(world)
+    return {
+        "firewall_groups": [one.description for one in account.groups.values()],
+        "snapshots": [one.description for one in account.snapshots.values()],
     }

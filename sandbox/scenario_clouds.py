@@ -21,6 +21,8 @@ from .scenario_reader import Reader, ScenarioError
 from .vast_account import Account as VastAccount
 from .vast_account import Switches as VastSwitches
 from .vast_offers import vast_offer
+from .vultr_account import Account as VultrAccount
+from .vultr_catalogue import vultr_offer
 from .world import Offer, World
 
 Switches = dict[str, t.Any]
@@ -49,6 +51,10 @@ def _turn_vast(world: World | None, chosen: Switches) -> None:
 
 def _turn_paperspace(world: World | None, chosen: Switches) -> None:
     (PaperspaceAccount.of(world).switches if world else PaperspaceSwitches()).turn(chosen)
+
+
+def _turn_vultr(world: World | None, chosen: Switches) -> None:
+    (VultrAccount.of(world) if world else VultrAccount()).turn(chosen)
 
 
 def _turn_runpod(world: World | None, chosen: Switches) -> None:
@@ -82,6 +88,7 @@ PARTS: dict[str, Part] = {
     "vast": Part(vast_offer, _defaults(VastSwitches()), _turn_vast),
     "runpod": Part(runpod_offer, _RUNPOD, _turn_runpod),
     "paperspace": Part(paperspace_offer, _defaults(PaperspaceSwitches()), _turn_paperspace),
+    "vultr": Part(vultr_offer, VultrAccount.SWITCHES, _turn_vultr),
 }
 
 

@@ -37,6 +37,7 @@ _CREDENTIALS = (
     "VAST_API_KEY",
     "RUNPOD_API_KEY",
     "PAPERSPACE_API_KEY",
+    "VULTR_API_KEY",
     "TS_OAUTH_CLIENT_ID",
     "TS_OAUTH_CLIENT_SECRET",
 )
@@ -45,6 +46,7 @@ _ADDRESSES = {
     "vast": "VAST_URL",
     "runpod": "RUNPOD_API_URL",
     "paperspace": "PAPERSPACE_API_URL",
+    "vultr": "VULTR_API_URL",
     "tailscale": "TAILSCALE_API_URL",
     "image_factory": "IMAGE_FACTORY_URL",
     "webhook": "WEBHOOK_URL",

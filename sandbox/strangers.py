@@ -92,11 +92,19 @@ def _paperspace(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, 
     return str(_answer(client.post("/v1/machines", json=body))["data"]["id"])
 
 
+def _vultr(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Place) -> str:
+    client.headers["content-type"] = "application/json"
+    tags = [f"tgp:{key}={value}" for key, value in sorted(marks.items())]
+    body = {"region": offer.region, "plan": offer.type, "os_id": 2284, "label": name, "tags": tags}
+    return str(_answer(client.post("/v2/instances", json=body))["instance"]["id"])
+
+
 _RENTERS: dict[str, t.Callable[[httpx.Client, t.Any, str, dict[str, str], Place], str]] = {
     "lambda": _lambda,
     "vast": _vast,
     "runpod": _runpod,
     "paperspace": _paperspace,
+    "vultr": _vultr,
 }
 
 
