@@ -9,9 +9,10 @@ from .lambda_cloud import ModuleDocFragment as Lambda
 from .paperspace_cloud import ModuleDocFragment as Paperspace
 from .runpod_cloud import ModuleDocFragment as RunPod
 from .vast_cloud import ModuleDocFragment as Vast
+from .vultr_cloud import ModuleDocFragment as Vultr
 from .webhook import ModuleDocFragment as Webhook
 
-_FIRST, *_REST = (Lambda, Paperspace, RunPod, Vast, Webhook)
+_FIRST, *_REST = (Lambda, Paperspace, RunPod, Vast, Vultr, Webhook)
 
 
 class ModuleDocFragment:

@@ -21,7 +21,7 @@ author:
 options:
   provider:
     description:
-      - V(lambda), V(paperspace), V(runpod), V(vast), V(webhook), V(tailscale), V(headscale) or V(image_factory).
+      - V(lambda), V(paperspace), V(runpod), V(vast), V(vultr), V(webhook), V(tailscale), V(headscale) or V(image_factory).
       - Of V(tailscale) and V(headscale), what the server at O(tailscale_api_url) speaks is checked.
       - Of V(webhook), the status endpoint of each own machine is checked. No machine is switched on or off.
     type: str

@@ -79,7 +79,8 @@ class Capability:
     ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
     billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
     for people. ``login``: the SSH user of its Ubuntu images. ``node_quality``: what hosts of nodes must be where nobody says
-    anything else.
+    anything else. ``user_data_stays``: its API and its machines show user data as long as a machine exists, so that it is emptied once the
+    machine has joined (``KeepsUserData`` of providers/base.py).
     """
 
     cloud: str
@@ -102,6 +103,7 @@ class Capability:
     lane_reason: str = ""
     login: str = ""
     node_quality: Quality = Quality()
+    user_data_stays: bool = False
 
     @property
     def terminal(self) -> frozenset[str]:

@@ -84,6 +84,10 @@ class _ToldCloud(_Delegate):
         with told(self._task, "terminate", cloud=self._cloud, id=instance_id):
             self._inner.terminate(instance_id)
 
+    def erase_user_data(self, instance_id: str) -> None:
+        with told(self._task, "erase_user_data", cloud=self._cloud, id=instance_id):
+            self._inner.erase_user_data(instance_id)
+
     def discard(self, extra: Extra) -> None:
         with told(self._task, "discard", name=extra.name, cloud=self._cloud, id=extra.id, type=extra.kind):
             self._inner.discard(extra)

@@ -93,6 +93,14 @@ class Cloud(t.Protocol):
         ...
 
 
+class KeepsUserData(Cloud, t.Protocol):
+    """A cloud with the fact ``user_data_stays``."""
+
+    def erase_user_data(self, instance_id: str) -> None:
+        """Empty what the machine was given at boot. Success also when the machine is gone."""
+        ...
+
+
 class NothingBeside:
     """For clouds whose machines leave nothing behind."""
 

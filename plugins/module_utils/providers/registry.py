@@ -19,9 +19,10 @@ from .lambda_ import cloud as lambda_cloud
 from .paperspace import cloud as paperspace_cloud
 from .runpod import cloud as runpod_cloud
 from .vast import cloud as vast_cloud
+from .vultr import cloud as vultr_cloud
 from .webhook import cloud as webhook_cloud
 
-_PACKED = (lambda_cloud, paperspace_cloud, runpod_cloud, vast_cloud, webhook_cloud)
+_PACKED = (lambda_cloud, paperspace_cloud, runpod_cloud, vast_cloud, vultr_cloud, webhook_cloud)
 
 
 def _discover() -> dict[str, Entry]:

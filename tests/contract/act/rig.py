@@ -39,13 +39,14 @@ URLS = {
     "paperspace": "https://paperspace.test",
     "runpod": "https://runpod.test",
     "vast": "https://vast.test",
+    "vultr": "https://vultr.test",
     "tailscale": "https://tailscale.test",
     "webhook": "https://power.test",
     "kubernetes": "https://kube.test:6443",
     "mesh_proxy": "http://mesh.test:1056",
     "image_factory": "https://factory.talos.dev",
 }
-RENTED = ("lambda", "paperspace", "runpod", "vast")
+RENTED = ("lambda", "paperspace", "runpod", "vast", "vultr")
 SCENARIO: dict[str, t.Any] = {
     "lambda": [
         {"type": "gpu_1x_rtx6000", "region": "us-west-1", "stock": 4, "boot": 20},

@@ -13,6 +13,7 @@ from .stands import LambdaStand, Stand, WebhookStand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
+from .stands_vultr import VultrStand
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,9 @@ def own_pace(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand, WebhookStand], ids=lambda kind: kind.service)
+@pytest.fixture(
+    params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand, WebhookStand], ids=lambda kind: kind.service
+)
 def stand(request: pytest.FixtureRequest, record_property: t.Callable[[str, object], None]) -> t.Iterator[Stand]:
     """Every cloud in turn. The property is counted at the end of the run."""
     record_property("cloud", request.param.service)
@@ -65,5 +68,12 @@ def paperspace_stand() -> t.Iterator[PaperspaceStand]:
 @pytest.fixture
 def vast_stand() -> t.Iterator[VastStand]:
     made = VastStand()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def vultr_stand() -> t.Iterator[VultrStand]:
+    made = VultrStand()
     yield made
     made.close()

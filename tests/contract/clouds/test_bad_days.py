@@ -4,7 +4,7 @@
 """Bad days of a client: what a cloud may answer at worst, for every cloud alike. Runs on such days: ../act/test_bad_days.py.
 
 =========================  =====================================================================================================
-case                       where it is tested (all five clouds unless said otherwise)
+case                       where it is tested (all six clouds unless said otherwise)
 =========================  =====================================================================================================
 bad key                    test_every_cloud, here (each verb; a key that dies between two calls)
 no balance                 here (RunPod, Vast; the others' answers name none), test_vast and test_runpod L14, test_paperspace
@@ -35,13 +35,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Cloud
 from ansible_collections.tgp.gpu.plugins.modules import lambda_instance, paperspace_machine, runpod_pod, vast_instance
 
-from sandbox import lambda_account, paperspace_account, runpod_account
+from sandbox import lambda_account, paperspace_account, runpod_account, vultr_account
 from sandbox.world import Machine
 
 from .stands import KEY, LambdaStand, Stand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
+from .stands_vultr import VultrStand
 from .test_modules import call
 
 HTML = "<!DOCTYPE html><html><body>We will be back soon.</body></html>"
@@ -72,9 +73,17 @@ class Witnessed(httpx.BaseTransport):
         return self._inner.handle_request(request)
 
 
-@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand], ids=lambda kind: kind.service)
+@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand], ids=lambda kind: kind.service)
 def rented(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
     """The clouds whose machines are sold; own machines have no market, no quota and no bill."""
+    made: Stand = request.param()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand], ids=lambda kind: kind.service)
+def single(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
+    """The rented clouds that have a module for one machine."""
     made: Stand = request.param()
     yield made
     made.close()
@@ -160,7 +169,7 @@ def test_a_page_for_a_destroy_ends_nothing(stand: Stand, living: tuple[LaunchReq
     break_all(
         stand,
         kind="status",
-        method="DELETE" if stand.service in ("paperspace", "runpod", "vast") else "POST",
+        method="DELETE" if stand.service in ("paperspace", "runpod", "vast", "vultr") else "POST",
         status=status,
         body=HTML,
     )
@@ -192,6 +201,7 @@ def test_one_odd_entry_spoils_the_list(stand: Stand, living: tuple[LaunchRequest
         "paperspace": {"items": [entry], "hasMore": False},
         "runpod": {"pods": [entry]},
         "vast": {"success": True, "instances": [entry], "next_token": None},
+        "vultr": {"instances": [entry], "meta": {"total": 1, "links": {"next": "", "prev": ""}}},
         "webhook": entry,
     }[stand.service]
     break_all(stand, kind="body", method="GET", path=stand.list_path, body=wrap)
@@ -244,7 +254,11 @@ def _no_quota(stand: Stand) -> str:
             runpod_account.Account.of(stand.world).spend_limit = Decimal("0.01")
         case "vast":
             t.cast(t.Any, stand).mood(spend_limit=Decimal("0.01"))
-    return {"lambda": "quota", "paperspace": "quota"}.get(stand.service, "balance")  # a limit of money is a matter of money
+        case "vultr":
+            vultr_account.Account.of(stand.world).quota = 0
+    return {"lambda": "quota", "paperspace": "quota", "vultr": "quota"}.get(
+        stand.service, "balance"
+    )  # a limit of money is a matter of money
 
 
 def _no_money(stand: Stand) -> str:
@@ -259,6 +273,8 @@ def _no_money(stand: Stand) -> str:
             runpod_account.Account.of(stand.world).balance = Decimal(0)
         case "vast":
             t.cast(t.Any, stand).mood(credit=Decimal(0))
+        case "vultr":
+            vultr_account.Account.of(stand.world).in_credit = False
     return "balance"
 
 
@@ -341,6 +357,7 @@ def test_L13_a_price_that_changes_is_seen_on_the_machine(rented: Stand) -> None:
     made = cloud.launch(rented.request())
     rented.wait_for(cloud, made, {InstanceState.RUNNING})
     before, machine = cloud.instance(made), rented.world.machines[made]
+    rented.world.clock.advance(301)  # for so long a price that a machine does not say itself may be remembered
     assert before is not None and before.price_hour is not None
     machine.offer.price_hour += 1
     if "usage_rate" in machine.details:
@@ -388,34 +405,34 @@ def one_machine(stand: Stand, **params: t.Any) -> dict[str, t.Any]:
     return call(module, stand, **{"name": "tgp-bad-day", **spec, **account, **params})
 
 
-def test_one_machine_that_never_starts_is_late_and_shown(rented: Stand) -> None:
+def test_one_machine_that_never_starts_is_late_and_shown(single: Stand) -> None:
     """It may start later, so it stays; the result shows what to give back."""
-    for offer in rented.world.offers:
+    for offer in single.world.offers:
         offer.boot_seconds = 1e9
-    late = one_machine(rented, wait_timeout=60)
+    late = one_machine(single, wait_timeout=60)
     assert late["failed"] and "tgp-bad-day" in late["msg"] and "60 s" in late["msg"], late
     shown = late["instance"]
-    assert shown["cloud"] == rented.service and shown["id"] in rented.world.machines
-    assert one_machine(rented, state="absent")["changed"]
-    assert rented.billed() == 0
+    assert shown["cloud"] == single.service and shown["id"] in single.world.machines
+    assert one_machine(single, state="absent")["changed"]
+    assert single.billed() == 0
 
 
-def test_one_machine_that_vanishes_while_it_is_awaited_is_told(rented: Stand) -> None:
+def test_one_machine_that_vanishes_while_it_is_awaited_is_told(single: Stand) -> None:
     def vanish(machine: Machine) -> None:
-        rented.world.clock.sleep(300)
-        rented.world.release(machine)
+        single.world.clock.sleep(300)
+        single.world.release(machine)
         machine.state, machine.destroyed = "terminated", machine.ended
 
-    rented.world.on_boot = vanish
-    told = one_machine(rented, wait_timeout=3000)
+    single.world.on_boot = vanish
+    told = one_machine(single, wait_timeout=3000)
     assert told["failed"] and "tgp-bad-day ended while it was awaited" in told["msg"], told
-    assert rented.billed() == 0
-    assert not one_machine(rented, state="absent")["changed"]
+    assert single.billed() == 0
+    assert not one_machine(single, state="absent")["changed"]
 
 
 @pytest.mark.parametrize("lack", [_no_quota, _no_money])
-def test_one_machine_without_quota_or_money_is_told_and_not_made(rented: Stand, lack: t.Callable[[Stand], str]) -> None:
-    lack(rented)
-    told = one_machine(rented)
-    assert told["failed"] and f"{rented.service}: " in told["msg"], told
-    assert rented.world.machines == {} and rented.cloud().extras() == []
+def test_one_machine_without_quota_or_money_is_told_and_not_made(single: Stand, lack: t.Callable[[Stand], str]) -> None:
+    lack(single)
+    told = one_machine(single)
+    assert told["failed"] and f"{single.service}: " in told["msg"], told
+    assert single.world.machines == {} and single.cloud().extras() == []

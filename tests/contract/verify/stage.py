@@ -32,8 +32,9 @@ from tests.contract.clouds.stands import KEY, SPEED, LambdaStand, Stand, Webhook
 from tests.contract.clouds.stands_paperspace import PaperspaceStand
 from tests.contract.clouds.stands_runpod import RunpodStand
 from tests.contract.clouds.stands_vast import VastStand
+from tests.contract.clouds.stands_vultr import VultrStand
 
-STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand)}
+STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand)}
 CLOUDS = tuple(STANDS)
 VM = ("vast", "kubelet")
 LIVES = (*((cloud, "") for cloud in CLOUDS), VM)  # machines that can be rented: cloud and lane, "" = the usual one
@@ -293,6 +294,16 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
     "vast.old_list.retired": ("old_list", lambda reply: dataclasses.replace(reply, status=200, json={"instances": []})),
     "vast.unknown_id.gone": ("unknown_id", lambda reply: dataclasses.replace(reply, status=200, json={"instances": {"id": 1}})),
     "vast.bad_key.code": ("bad_key", _in_json("error", lambda _code: "not_found")),
+    "vultr.plans.whole": (
+        "plans",
+        _in_json("plans", _each(lambda row: {**row, "type": "vcg", "gpu_vram_gb": 4} if row["type"] == "vdm" else row)),
+    ),
+    "vultr.regions.cursor": ("regions", _in_json("meta.links.next", lambda _cursor: "https://api.vultr.com/v2/regions?page=2")),
+    "vultr.systems.default": (
+        "systems",
+        _in_json("os", lambda rows: [row for row in rows if row["name"] != "Ubuntu 24.04 LTS x64"]),
+    ),
+    "vultr.systems.talos": ("systems", _in_json("os", lambda rows: [*rows, {"id": 9, "name": "Talos 1.13 x64"}])),
     "tailscale.devices.online": ("devices", _in_json("devices.0", lambda row: {**row, "connectedToControl": "yes"})),
     "tailscale.keys.whole": ("keys", _in_json("keys", lambda keys: [*keys, {"id": "kOther"}])),
     "headscale.policy": ("policy", _in_json("policy", lambda _text: 7)),
@@ -316,6 +327,7 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
     "paperspace.gone.look": _gone_as(200, {"id": "ps1", "dtDeleted": None}),
     "runpod.gone.look": _gone_as(200, {"id": "p", "status": "EXITED"}),
     "vast.gone.look": _gone_as(200, {"instances": {"id": 1}}),
+    "vultr.gone.look": _gone_as(404, {"error": "Invalid API path.", "status": 404}),
     "vast.vm.ran": _vm(end=None),
     "vast.vm.on_console": _vm(console=None),
 }

@@ -47,9 +47,9 @@ ENTRIES = {
     "inventory.nodes": (11, "core"),  # from its cache; it imports what fleet_info does when it reads
     "modules.tailscale_key": (33, "core mesh model units"),
     "modules.node_info": (43, "core kube model planner runs units"),
-    "modules.lambda_instance": (70, "core model planner providers units"),
-    "modules.fleet_info": (191, f"{READS} reports"),
-    "modules.fleet_plan": (242, ACTS),
+    "modules.lambda_instance": (77, "core model planner providers units"),
+    "modules.fleet_info": (198, f"{READS} reports"),
+    "modules.fleet_plan": (249, ACTS),
 }
 
 

@@ -23,6 +23,7 @@ from ...planner.claims.record import LONGEST_WORDS, advance, mesh_tags
 from ...planner.cost import cost
 from ...planner.offers import launch_backoff
 from ...planner.offers.ranking import price_verdict
+from ...providers.base import KeepsUserData
 from ...providers.registry import CAPABILITIES
 from ...units.values import print_money
 from ..launch.payload import take_back
@@ -245,6 +246,17 @@ class JoinTracker:
                 take_back(self.context, claim.token_id)
         except TgpError as error:
             self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
+        self._erase_user_data(claim)
+
+    def _erase_user_data(self, claim: Claim) -> None:
+        """Where a cloud goes on showing it: any pod with the network of the host can read it, and so can who has the account's key."""
+        facts = CAPABILITIES.get(claim.cloud)
+        if facts is None or not facts.user_data_stays or not claim.instance_id:
+            return
+        try:
+            t.cast(KeepsUserData, self.context.clients.cloud(claim.cloud)).erase_user_data(claim.instance_id)
+        except TgpError as error:
+            self.context.warn(f"{claim.name}: its user data could not be emptied, and its cloud goes on showing it: {error}")
 
     def _forget_secrets(self, claim: Claim) -> None:
         """The end of a join that was interrupted when its node was complete. What cannot be noted now is done again by the next run."""
