@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ..core.clock import to_text
 from ..core.events import render
-from ..model import Claim, Observation, PausedPool, Phase, Pool, Specs
+from ..model import Capability, Claim, Observation, PausedPool, Phase, Pool, Specs
 from ..model.reasons import Reason
 from ..planner.claims.record import BEFORE_READY, counts, may_have_instance
+from ..planner.cost import paid_hours
 from ..planner.cost.budgets import Purse, Purses
 from ..planner.cost.cost import add_up
 from ..planner.disruption.expiration import age_of
+from ..planner.disruption.idleness import idle_end
 from ..planner.disruption.schedule import hours
 from ..units.values import print_money
 
@@ -36,6 +38,7 @@ class Known:
     claims: tuple[Claim, ...]
     purses: Purses
     paused: t.Mapping[str, PausedPool]
+    capabilities: t.Mapping[str, Capability] = dataclasses.field(default_factory=dict)
 
     def purse(self, scope: str, name: str) -> Purse | None:
         return next((purse for purse in self.purses.all if (purse.scope, purse.name) == (scope, name)), None)
@@ -145,9 +148,11 @@ def _ends(pool: Pool, stay: t.Sequence[Claim], known: Known) -> t.Iterator[tuple
     idle = [(claim.idle_since, claim) for claim in stay if claim.idle_since is not None]
     spare = max(0, len(stay) - _wanted(pool, known))
     for since, claim in sorted(idle, key=lambda one: (-one[1].price, one[0], one[1].name))[:spare]:
-        after = since + timedelta(seconds=0 if exact else pool.consolidate_after or 0)
-        young = (claim.initialized or since) + timedelta(seconds=0 if exact else pool.min_age)
-        yield max(after, young), claim.name, Reason.EMPTY
+        if exact:
+            due = max(since, claim.initialized or since)
+        else:
+            due = paid_hours.goes_from_of(claim, idle_end(claim, since, pool), known.capabilities.get(claim.cloud))
+        yield due, claim.name, Reason.EMPTY
 
 
 def _names(names: t.Sequence[str]) -> str:

@@ -139,7 +139,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     pauses = Pauses((*observation.pauses, *context.specs.pauses), context.specs.described)
     paused = paused_pools(pauses, context.specs, claims)
     purses = open_purses(context.specs, context.settings.budget, ledger, claims, now, CAPABILITIES)
-    known = Known(context.specs, observation, claims, purses, {pool.pool: pool for pool in paused})
+    known = Known(context.specs, observation, claims, purses, {pool.pool: pool for pool in paused}, CAPABILITIES)
     rows = [row for row in pool_rows(known) if chosen is None or row["name"] in chosen.keys]
     named = {row["node_class"] for row in rows}
     classes = [row for row in class_rows(known) if chosen is None or row["name"] in named]

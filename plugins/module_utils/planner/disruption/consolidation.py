@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ...core.errors import InvalidInput
@@ -21,6 +21,7 @@ from ...model.labels import CHECKPOINT_INTERVAL_ANNOTATION
 from ...model.reasons import Reason
 from ...units.values import NEVER, latest, parse_duration, print_duration, print_money
 from ..claim_sync import Settled
+from ..cost import paid_hours
 from ..offers.ranking import select
 from ..plan_builder import Draft
 from ..scheduling.binpacking import Bin, fit, gpus, is_gpu, shown
@@ -225,7 +226,13 @@ class _Pool:
             return "it takes the pods of another node"
         if settled.claim.name in self.places.replaced:
             return "another machine comes in its place"
-        return self.waiting or self.grows(settled.claim) or voluntary.against(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
+        due, capability = quiet + timedelta(seconds=after), self.draft.situation.capability(settled.claim)
+        return (
+            self.waiting
+            or self.grows(settled.claim)
+            or voluntary.against(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
+            or paid_hours.against(settled.stored, due, self.draft.now, capability)
+        )
 
     def _events(self, settled: Settled) -> t.Iterator[datetime | None]:
         """When pods came, began, ended or were asked to terminate, as far as they are still listed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import typing as t
+from datetime import datetime, timedelta
 
 from ...model import Action, Claim, Node, Phase, Pool
 from ...model.labels import IDLE_SINCE_ANNOTATION
@@ -15,7 +16,7 @@ from ...model.reasons import ActionKind, Finding, Reason
 from ...units.values import latest, print_duration
 from ..claim_sync import Settled
 from ..claims.record import BEFORE_READY
-from ..cost import budgets
+from ..cost import budgets, paid_hours
 from ..garbage_collection import document_gone
 from ..plan_builder import Draft, stronger
 from ..provisioning import gpu_health, node_conditions, service
@@ -93,6 +94,10 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         unknown = voluntary.cloud_unknown(settled)
         if unknown and not against:
             against = f"idle, but {unknown}"
+        if idle.since is not None and not against and pool.key not in draft.hurried and pool.replicas is None:
+            due = idle_end(claim, idle.since, pool)
+            paid = paid_hours.against(settled.stored, due, draft.now, draft.situation.capability(claim))
+            against = f"idle, but {paid}" if paid else ""
         if against or idle.since is None:
             _keep(draft, claim, against)
         elif reason == Reason.UNDERUTILIZED:
@@ -115,6 +120,12 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     for claim in chosen.later:
         why = f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)"
         _keep(draft, claim, why, Reason.EMPTY)
+
+
+def idle_end(claim: Claim, since: datetime, pool: Pool) -> datetime:
+    """When a machine that is idle since then may be terminated for it."""
+    young = (claim.initialized or since) + timedelta(seconds=pool.min_age)
+    return max(since + timedelta(seconds=pool.consolidate_after or 0), young)
 
 
 def remove_unused(draft: Draft) -> None:
