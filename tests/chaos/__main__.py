@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from . import adverse, bites, faults
-from .grounds import ALL
+from .grounds import ALL, NAMED
 from .shrink import shortest
 from .story import Story, Sum, Violated
 
@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     search = tasks.add_parser("search", help="play stories drawn from seeds until one fails, and shorten it")
     search.add_argument("--seeds", default="1", help="as 7 or 1-20")
     search.add_argument("--stories", type=int, default=20, help="stories for each seed and ground")
-    search.add_argument("--ground", action="append", choices=sorted(ALL))
+    search.add_argument("--ground", action="append", choices=sorted(NAMED))
     search.add_argument(
         "--full", action="store_true", help="a full search: an ingredient that changed an action in too few runs fails it"
     )

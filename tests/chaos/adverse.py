@@ -35,7 +35,7 @@ _RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed 
 _SOME = "node that loses some GPUs"
 _OF_ACCOUNTS = ("lagging list", "foreign machine", "single module", "revoked key")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
-_LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
+_LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60, "vultr": 60}  # seconds a list may lack a new machine (L-2a)
 
 
 class Adverse:

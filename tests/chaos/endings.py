@@ -271,6 +271,8 @@ def _overspend(stage: Stage, purse: Purse, wanted: int) -> None:
     stage.perform(Order("provision", nodes=sight.limits.nodes))
     before, rate = len(sight.living()), sum((one.rate() for one in sight.living()), Decimal(0))
     hours = float((purse.amount - spent(sight, purse.since(sight.now))) / rate) if rate else 24.0
+    unit = max((one.offer.unit_seconds for one in sight.living()), default=0)
+    hours += unit // 3600  # of an hour that has begun all is spent already
     if sight.now + timedelta(hours=hours + 1) > purse.until(sight.now):
         return
     stage.training["minNodes"] = before

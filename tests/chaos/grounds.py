@@ -208,4 +208,22 @@ SIZES = dataclasses.replace(
         ]
     },
 )
-NAMED = {**ALL, "lambda-sizes": SIZES}  # the last one is played by stories that name it
+VULTR = Ground(
+    cloud="vultr",
+    create=("POST", "/v2/instances$"),
+    destroy=("DELETE", "/v2/instances/"),
+    lists=r"/v2/instances(\?|$)",
+    offers=r"/v2/plans(\?|$)",
+    scenario={
+        "vultr": {
+            "offers": [
+                {"type": "vcg-a16-6c-64g-16vram", "region": "ewr", "stock": 3, "boot": 20},
+                {"type": "vcg-a16-2c-8g-2vram", "region": "ewr", "stock": 9, "boot": 20},
+                {"type": "vcg-a40-24c-120g-48vram", "region": "atl", "stock": 2, "price": "0.69", "boot": 20},
+            ]
+        }
+    },
+    settings={"regions": ["atl", "ewr"]},
+    budgets=("0.90", "1.80", "3.60"),
+)
+NAMED = {**ALL, "lambda-sizes": SIZES, "vultr": VULTR}  # these two are played by stories that name them

@@ -30,6 +30,7 @@ _DESTROY = {
     "paperspace": ("DELETE", re.compile(r"/v1/machines/[^/]+$")),
     "runpod": ("DELETE", re.compile(r"/v2/pods/[^/]+$")),
     "vast": ("DELETE", re.compile(r"/api/v0/instances/\d+/$")),
+    "vultr": ("DELETE", re.compile(r"/v2/instances/[^/]+$")),
     "webhook": ("POST", re.compile(r"/stop$")),
 }
 _LISTS = {
@@ -37,6 +38,7 @@ _LISTS = {
     "paperspace": re.compile(r"/v1/machines$"),
     "runpod": re.compile(r"/v2/pods$"),
     "vast": re.compile(r"/api/v1/instances/$"),
+    "vultr": re.compile(r"/v2/instances$"),
     "tailscale": re.compile(r"/devices$|/api/v1/node$"),  # Tailscale's API, which newer headscales speak too, and headscale's own
 }
 _CREATE = {
@@ -44,6 +46,7 @@ _CREATE = {
     "paperspace": ("POST", re.compile(r"/v1/machines$")),
     "runpod": ("POST", re.compile(r"/v2/pods$")),
     "vast": ("PUT", re.compile(r"/api/v0/asks/[^/]+/$")),
+    "vultr": ("POST", re.compile(r"/v2/instances$")),
     "webhook": ("POST", re.compile(r"/start$")),
 }
 _KUBE_LISTS = {

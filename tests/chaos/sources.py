@@ -25,7 +25,12 @@ if t.TYPE_CHECKING:
 
 Json = dict[str, t.Any]
 LATER, LATER_CLASS = "later", "demo-later"  # documents that appear
-_MODELS = {"lambda": "QUADRO-RTX6000", "paperspace": "A4000", "vast": "RTX4090"}  # what a GPURequest asks for: within every limit
+_MODELS = {
+    "lambda": "QUADRO-RTX6000",
+    "paperspace": "A4000",
+    "vast": "RTX4090",
+    "vultr": "A16",
+}  # what a GPURequest asks for: within every limit
 _PAIRED = "A6000"  # where machines have two GPUs
 _OF_MACHINES = ("talosConfig", "tailscaleConfig", "wireguardConfig")  # fields that a GPURequest has as a class has them
 _NO_YAML = "kind: [GPUNodePool\nmetadata: }\n"

@@ -614,8 +614,8 @@ class Stage(Rig):
         offers = self.world.offers
         place = number % len(offers)
         old = offers[place]
-        if old.cloud == "paperspace":
-            return  # its prices are a table; what a machine really costs is told once it exists
+        if old.cloud in ("paperspace", "vultr"):
+            return  # of one the prices are a table, of the other every machine costs what its plan costs now
         self.sight.former.append((self.clock.now(), (old.cloud, old.type, old.region), old.price_hour))
         new = max(Decimal("0.01"), (old.price_hour * factor).quantize(Decimal("0.01")))
         shown = {"shown_price": new} if "shown_price" in old.details else {}

@@ -115,6 +115,8 @@ def _restamped(stamps: t.Any, ours: str) -> t.Any:
     kept = [one for one in stamps if ours or "tgp" not in str(one).lower()]
     if kept and isinstance(kept[0], dict):
         return [{**one, "value": str(one["value"]).replace(ours, "ffffffff")} for one in kept]
+    if kept and isinstance(kept[0], str):
+        return [one.replace(ours, "ffffffff") for one in kept]
     return [(key, value.replace(ours, "ffffffff")) for key, value in kept]
 
 

@@ -13,14 +13,14 @@ import threading
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
 
-from .grounds import ALL
+from .grounds import ALL, VULTR
 from .story import Story, Sum
 
 STORIES = int(os.environ.get("TGP_CHAOS_RUNS", "2"))
 FIRST, _DASH, LAST = os.environ.get("TGP_CHAOS_SEED", "1").partition("-")
 
 
-@pytest.mark.parametrize("ground", sorted(ALL))
+@pytest.mark.parametrize("ground", [*sorted(ALL), VULTR.cloud])
 def test_L24_whatever_happens_nothing_leaks_and_no_limit_is_passed(ground: str) -> None:
     """I-1 to I-16."""
     for seed in range(int(FIRST), int(LAST or FIRST) + 1):

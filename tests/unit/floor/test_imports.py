@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (33, "core mesh model units"),
     "modules.node_info": (43, "core kube model planner runs units"),
     "modules.lambda_instance": (77, "core model planner providers units"),
-    "modules.fleet_info": (198, f"{READS} reports"),
-    "modules.fleet_plan": (249, ACTS),
+    "modules.fleet_info": (199, f"{READS} reports"),
+    "modules.fleet_plan": (250, ACTS),
 }
 
 

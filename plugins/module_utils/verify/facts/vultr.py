@@ -78,7 +78,7 @@ def _whole(replies: Replies) -> Verdict:
     if not plans:
         return not_seen("none of them is in the list")
     wrong = [one for one in plans if "fraction" in refusal(one)]
-    return verdict(not wrong, f"{len(wrong)} of {len(plans)} are not" if wrong else f"all {len(plans)}")
+    return verdict(not wrong, f"another one in {len(wrong)} of {len(plans)}" if wrong else f"the same in all {len(plans)}")
 
 
 def _last_cursor(replies: Replies) -> Verdict:
