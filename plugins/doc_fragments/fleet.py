@@ -12,6 +12,7 @@ requirements:
   - cronsim >= 2.6 (for schedules of disruption budgets)
   - cryptography >= 42
   - jsonschema >= 4.20
+  - prometheus-client >= 0.20 (for O(metrics_file) and O(metrics_push_url))
   - tzdata >= 2024.1 (where the system has no time zones)
 options:
   documents:
@@ -215,6 +216,27 @@ options:
       - The body for receivers that want another one. In every string of it C({kind}), C({subject}), C({text}), C({key}), C({run}),
         C({time}) and C({playbook}) are filled in. A mapping of C(text) to V({kind}, {text}) is what chat rooms like Slack want.
     type: dict
+  metrics_file:
+    description:
+      - A file that ends with C(.prom), which is replaced at the end of each run by its metrics, for the textfile collector of node_exporter
+        (docs/how_to/metrics.md). Its folder must exist. That it cannot be written fails no run.
+      - Taken from E(TGP_METRICS_FILE) when not given.
+    type: path
+    version_added: 0.3.0
+  metrics_push_url:
+    description:
+      - A Pushgateway that gets the metrics at the end of each run, in the group of job C(tgp_gpu) and the id of the cluster, for example
+        V(https://user:password@gateway.example:9091). That it cannot be reached fails no run.
+      - Taken from E(TGP_METRICS_PUSH_URL) when not given.
+    type: str
+    version_added: 0.3.0
+  metrics_per_machine:
+    description:
+      - Also metrics with a series for each machine, by its name. Each machine then leaves its series in Prometheus.
+      - Taken from E(TGP_METRICS_PER_MACHINE) when not given.
+    type: bool
+    default: false
+    version_added: 0.3.0
   offer_cache:
     description:
       - Where offers are remembered that were read less than five minutes ago, so that a run without anything to do asks no cloud for them

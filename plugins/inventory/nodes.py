@@ -31,6 +31,7 @@ requirements:
   - cryptography >= 42
   - httpx >= 0.28, < 1
   - jsonschema >= 4.20
+  - prometheus-client >= 0.20 (for the metrics of runs)
   - kubernetes >= 33.1 (for kubeconfigs with an exec plugin or OpenID Connect)
   - PyYAML >= 6.0
   - tzdata >= 2024.1 (where the system has no time zones)

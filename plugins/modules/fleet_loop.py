@@ -33,6 +33,13 @@ options:
   ticks:
     description: End after so many looks. Without it only a signal ends it.
     type: int
+  metrics_listen:
+    description:
+      - A port, or host:port, where C(GET /metrics) answers with the metrics as of the last look (docs/how_to/metrics.md). Without a host it is
+        loopback. There is no encryption and no authentication.
+      - Taken from E(TGP_METRICS_LISTEN) when not given.
+    type: str
+    version_added: 0.3.0
 attributes:
   diff_mode:
     support: partial
@@ -79,6 +86,8 @@ gone:
   returned: outside check mode
 """
 
+from ansible.module_utils.basic import env_fallback
+
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.runs.loop import loop_run
@@ -88,6 +97,7 @@ SPEC = dict(
         interval=dict(type="int", default=10),
         full_interval=dict(type="int", default=60),
         ticks=dict(type="int"),
+        metrics_listen=dict(type="str", fallback=(env_fallback, ["TGP_METRICS_LISTEN"])),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

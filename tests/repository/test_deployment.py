@@ -179,7 +179,11 @@ def test_the_loop_runs_in_the_cluster_with_that_account_and_has_time_to_end() ->
 def test_what_the_chart_has_of_other_files_is_current() -> None:
     chart = ROOT / "charts" / "tgp-gpu"
     assert rights.FILE.read_text(encoding="utf-8") == rights.text(), "run: python -m charts.rights"
-    for copy, source in (("crds.yaml", "schemas/crds.yaml"), ("admission_policy.yml", "files/admission_policy.yml")):
+    for copy, source in (
+        ("crds.yaml", "schemas/crds.yaml"),
+        ("admission_policy.yml", "files/admission_policy.yml"),
+        ("prometheus_rules.yml", "files/prometheus_rules.yml"),
+    ):
         assert (chart / "files" / copy).samefile(ROOT / source)
     (described,) = manifests("charts/tgp-gpu/Chart.yaml")
     (galaxy,) = manifests("galaxy.yml")

@@ -6,6 +6,9 @@
 {{- if not (include "tgp.runs" . | fromYamlArray) }}
 {{- fail "Nothing would run. Set reap.enabled or autoscale.enabled, or mode: loop." }}
 {{- end }}
+{{- if and .Values.metrics.enabled (ne (include "tgp.mode" .) "loop") }}
+{{- fail "metrics.enabled opens a port of the loop, and no loop runs. Set mode: loop, or give TGP_METRICS_PUSH_URL in a Secret of secrets.environment." }}
+{{- end }}
 {{- if and .Values.networking.tailscale.operatorEnabled (not (has .Values.networking.backend (list "" "tailscale"))) }}
 {{- fail (printf "networking.tailscale.operatorEnabled has no effect with networking.backend %s. Remove one of the two." .Values.networking.backend) }}
 {{- end }}
@@ -191,6 +194,10 @@ containers:
       - name: TGP_TALOS_SECRETS
         value: /etc/tgp/talos/{{ $values.secrets.talos.key }}
       {{- end }}
+      {{- if .metrics }}
+      - name: TGP_METRICS_LISTEN
+        value: "0.0.0.0:{{ $values.metrics.port }}"
+      {{- end }}
       {{- range $name, $value := $values.env }}
       - name: {{ $name }}
         value: {{ $value | quote }}
@@ -201,6 +208,11 @@ containers:
       - secretRef:
           name: {{ . }}
       {{- end }}
+    {{- end }}
+    {{- if .metrics }}
+    ports:
+      - name: metrics
+        containerPort: {{ $values.metrics.port }}
     {{- end }}
     resources:
       {{- toYaml $values.resources | nindent 6 }}

@@ -24,7 +24,7 @@ import typing as t
 from datetime import timezone
 from urllib.parse import quote, urlsplit
 
-from . import errors
+from . import errors, tally
 from .clock import Clock, SystemClock, compare
 from .errors import SIGN, lazy, note_detail
 from .rate_limit import RateLimiter, RetryPolicy, is_rate_limited, resend
@@ -290,7 +290,9 @@ class Api:
     def take_turn(self, bucket: str) -> None:
         """Wait until the account's pacing lets a call of ``bucket`` go out, and book it as sent."""
         if self._rate_limiter is not None:
+            before = self.clock.now()
             self._rate_limiter.wait(bucket, self.clock)
+            tally.waited(self.service, (self.clock.now() - before).total_seconds())
 
     def stream(self, path: str, *, params: t.Mapping[str, t.Any] | None = None, timeout: float = 60.0) -> _Lines:
         """Open a GET whose lines arrive over time (a watch). ``timeout`` is the longest silence, real seconds."""
@@ -300,6 +302,16 @@ class Api:
 
     def _once(self, request: _Request) -> Answer:
         self.take_turn(request.pace)
+        began, status = time.monotonic(), "ok"
+        try:
+            return self._sent(request)
+        except errors.ApiError as error:
+            status = error.kind
+            raise
+        finally:
+            tally.called(self.service, request.method, status, (time.monotonic() - began) * self.clock.speed)
+
+    def _sent(self, request: _Request) -> Answer:
         operation = redact(f"{request.method} {request.path}")  # errors are kept in claims, and an address may hold a secret
         try:
             client = self._clients.of_thread()

@@ -50,6 +50,8 @@ class StepCaller(notifications.Caller, t.Protocol):
     warnings: list[str]
     notices: list[dict[str, str]]
 
+    at_end: list[t.Callable[[dict[str, t.Any] | None], None]]
+
     @property
     def variables(self) -> t.Mapping[str, str]: ...
 
@@ -102,6 +104,8 @@ class RunStep:
             self._tell(result)
             stored = self._stored()
         report = self._take_further(result, stored, failed=failed)
+        for hook in self._task.at_end if self._counts else ():
+            hook(report if report is not None and report["ended"] else None)
         if report is None or not report["ended"]:
             return result
         path = stored or self._summary

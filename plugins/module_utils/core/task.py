@@ -52,6 +52,7 @@ class Task:
     the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known. ``late_token`` looks for
     the token of notify_url where no option gives it. ``variables`` are what the playbook in which the task stands calls the module's options;
     empty in a playbook that is not ours. ``cluster_id``, ``warnings`` and ``notices`` are what the call has found and reported so far.
+    ``at_end``: called when the step is over, with the report of its run if that is over, too (else None).
     """
 
     params: dict[str, t.Any]
@@ -68,6 +69,7 @@ class Task:
     cluster_id: str = ""
     warnings: list[str] = dataclasses.field(default_factory=list)
     notices: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    at_end: list[t.Callable[[dict[str, t.Any] | None], None]] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()

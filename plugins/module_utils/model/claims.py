@@ -30,7 +30,8 @@ class Phase(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deletion:
-    """Why and how far a claim is being taken down. ``requested`` is set at the decision, ``started`` at the first destroy call."""
+    """Why and how far a claim is being taken down. ``requested`` is set at the decision, ``started`` at the first destroy call.
+    ``cause``: the code of the diagnosis, where one was made."""
 
     reason: str
     requested: datetime
@@ -39,6 +40,7 @@ class Deletion:
     last_error: str = ""
     attempts: int = 0
     force: bool = False
+    cause: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

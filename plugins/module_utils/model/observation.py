@@ -24,13 +24,15 @@ class OffersNotRead(Exception):
 @dataclasses.dataclass(frozen=True, slots=True)
 class CloudView:
     """What one cloud answered in this run. ``instances``, ``offers`` or ``extras`` None = that read failed or was not made, ``problem``
-    says how. ``expected`` False: only a claim names the cloud; no document of this run does, and nothing of it is configured here."""
+    says how. ``expected`` False: only a claim names the cloud; no document of this run does, and nothing of it is configured here.
+    ``refused``: it did not take our key."""
 
     instances: tuple[Instance, ...] | None = None
     offers: tuple[Offer, ...] | None = None
     problem: str = ""
     extras: tuple[Extra, ...] | None = None
     expected: bool = True
+    refused: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -417,7 +417,9 @@ class LedgerLine:
     ``price_hour`` and ``disk_hour`` (a part of it) in dollars; ``cost`` is what it cost until ``end``. ``granularity``: the seconds its cloud
     bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented. ``worked_since`` and
     ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown. ``traffic_price_gb_down`` and
-    ``_up`` are dollars per GB that its offer named; ``cost`` contains no traffic. ``gpu_losses``: when GPUs that were paid for were missing."""
+    ``_up`` are dollars per GB that its offer named; ``cost`` contains no traffic. ``gpu_losses``: when GPUs that were paid for were missing.
+    ``attempts``: create calls by cloud, result and error class; ``phases``: seconds in each phase; ``cause``: the code of the diagnosis of a
+    machine that never became usable. Lines of older versions have none of the three."""
 
     key: str
     name: str
@@ -449,6 +451,9 @@ class LedgerLine:
     traffic_price_gb_down: Decimal | None = None
     traffic_price_gb_up: Decimal | None = None
     gpu_losses: tuple[GpuLoss, ...] = ()
+    attempts: tuple[tuple[str, str, str, int], ...] = ()
+    phases: tuple[tuple[str, int], ...] = ()
+    cause: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
 from ..kube.needed_rights import OBJECTS, TOKENS, WHOLE, pool_features, record_features, rights_of
 from ..kube.rbac import Right
+from ..metrics.publish import Recorder, attend
 from ..model import NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
 from ..model.resources import GPU_RESOURCES
@@ -85,8 +86,8 @@ class Clocks:
 class Context:
     """One opened world. ``specs`` may be empty (a teardown needs no documents).
 
-    ``records``: what is written beside the claims; ``clients``: clouds and mesh; ``clocks``: those of others; ``once``: other values that are
-    read once per call.
+    ``metrics``: takes what the run knows, where anybody reads metrics. ``records``: what is written beside the claims; ``clients``: clouds and
+    mesh; ``clocks``: those of others; ``once``: other values that are read once per call.
     """
 
     task: Task
@@ -98,6 +99,7 @@ class Context:
     run_id: str
     progress: Progress
     lock: Lock = dataclasses.field(default_factory=NoLock)
+    metrics: Recorder | None = None
 
     def __post_init__(self) -> None:
         self.clock = self.task.clock
@@ -143,6 +145,7 @@ def open_context(
     Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
     what it describes, and is listed in the specs; ``strict``: it is refused, too.
     """
+    metrics = None if read_only else attend(task)
     use_release_tables(task)
     kube = connect_cluster(task)
     kube.needs = _needed(task)
@@ -170,6 +173,7 @@ def open_context(
         cluster_id=task.cluster_id,
         run_id=run_id,
         progress=progress,
+        metrics=metrics,
     )
 
 

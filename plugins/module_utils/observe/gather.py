@@ -15,7 +15,7 @@ import re
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..core.errors import ApiError, Forbidden, InvalidInput, NotFound, TgpError
+from ..core.errors import ApiError, Forbidden, InvalidInput, NotFound, TgpError, Unauthorized
 from ..kube.client import NAMESPACE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
@@ -208,7 +208,7 @@ def asked_clouds(context: Context) -> list[str]:
 def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
     """Instances, and extras when this run may delete them. One may fail without the others."""
     instances = extra_list = None
-    problems = []
+    problems, refused = [], False
     try:
         cloud = context.clients.cloud(name)
     except TgpError as error:
@@ -216,13 +216,14 @@ def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
     try:
         instances = tuple(cloud.instances())
     except TgpError as error:
+        refused = isinstance(error, (Unauthorized, Forbidden))
         problems.append(str(error))
     if extras:
         try:
             extra_list = tuple(cloud.extras())
         except TgpError as error:
             problems.append(str(error))
-    return CloudView(instances=instances, problem=" ".join(problems), extras=extra_list)
+    return CloudView(instances=instances, problem=" ".join(problems), extras=extra_list, refused=refused)
 
 
 def _offers(context: Context, name: str, ask: bool) -> Quote:

@@ -63,6 +63,9 @@ RUN_SPEC: dict[str, t.Any] = dict(
     notify_token=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_TOKEN"])),
     notify_command=dict(type="raw"),
     notify_template=dict(type="dict"),
+    metrics_file=dict(type="path", fallback=(env_fallback, ["TGP_METRICS_FILE"])),
+    metrics_push_url=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_METRICS_PUSH_URL"])),
+    metrics_per_machine=dict(type="bool", default=False, fallback=(env_fallback, ["TGP_METRICS_PER_MACHINE"])),
     offer_cache=dict(type="str", choices=["none", "file", "cluster"], default="file"),
 )
 

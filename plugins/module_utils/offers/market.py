@@ -18,6 +18,7 @@ import zlib
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
+from ..core import tally
 from ..core.clock import from_text, to_text
 from ..core.errors import ApiError, BadShape, Conflict, InvalidInput, NotFound, TgpError
 from ..core.files import replace, state_folder
@@ -76,8 +77,11 @@ class CachedOffers:
             reading = guarded(self._task.warn, "read", lambda: cache.get(key))
         now = self._task.clock.now()
         if reading is not None and -_FUTURE <= (now - reading.read).total_seconds() < self._ttl:
+            _counted(cloud, "hit", (now - reading.read).total_seconds())
             return Quote(cloud, reading.offers, reading.read, hit=True)
         offers = tuple(ask())
+        if cache is not None:
+            _counted(cloud, "miss", 0.0)
         if cache is not None and self._keep:
             guarded(self._task.warn, "written", lambda: cache.put(key, OfferReading(cloud, now, offers)))
         return Quote(cloud, offers, now)
@@ -87,6 +91,11 @@ class CachedOffers:
         entry, settings = ENTRIES[cloud], choice.settings if choice else {}
         options = {name: entry.option(self._task, name) or "" for name, option in entry.spec.items() if not option.get("no_log")}
         return [json.dumps([options, dict(settings)], sort_keys=True, default=str)]
+
+
+def _counted(cloud: str, result: str, age: float) -> None:
+    tally.count("tgp_offer_cache_requests", provider=cloud, result=result)
+    tally.level("tgp_offer_cache_age_seconds", max(age, 0.0), provider=cloud)
 
 
 def open_cache(task: Task, place: str, kube: Kube | None) -> Cache | None:

@@ -26,7 +26,10 @@ def release_run(task: Task) -> dict[str, t.Any]:
             return _release(context, writes=False)
         ensure_namespace(context.kube)
         with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
-            return _release(context, writes=True)
+            result = _release(context, writes=True)
+        if context.metrics is not None:
+            context.metrics.leaves = True
+        return result
     finally:
         context.close()
 

@@ -22,6 +22,7 @@ from ..core.redact import begin_generation
 from ..core.run_step import RunPart
 from ..core.task import Run, Task, execute
 from ..kube.auth.credentials import connect
+from ..metrics import publish
 from ..observe.cluster_watch import Attention
 from ..observe.context import settings_of
 from ..observe.options import FLEET_SPEC
@@ -61,6 +62,7 @@ class Loop:
         self._most: int | None = task.params.get("ticks")
         self._teller = Teller(task)
         self._waker: Waker | None = None
+        self._endpoint: publish.Endpoint | None = None
         self._watch_again: datetime | None = None
         self._counts = {"looks": 0, "skipped_looks": 0, "failed_looks": 0, "launched": 0, "gone": 0}
 
@@ -69,11 +71,14 @@ class Loop:
         return self._call(plan_run, "fleet_plan", self._task.progress, **_PLAN)
 
     def run(self) -> dict[str, t.Any]:
+        self._endpoint = publish.listen(self._task)
         gc.freeze()  # what is here already stays; so the collection after each look is cheap
         try:
             while True:
                 began = self._task.clock.now()
                 plan = self.look()
+                if self._endpoint is not None:
+                    self._endpoint.show(publish.current(self._task))
                 if plan.get("failed") and self._counts["looks"] == 1 and plan["error"]["kind"] in _HOPELESS:
                     return plan
                 if self._stop.now or (self._most is not None and self._counts["looks"] >= self._most):
@@ -83,6 +88,8 @@ class Loop:
                     break
         finally:
             self._close()
+            if self._endpoint is not None:
+                self._endpoint.close()
             gc.unfreeze()
         self._teller.say(f"stopped after {self._counts['looks']} looks; nothing is left half done")
         return {"changed": bool(self._counts["launched"] or self._counts["gone"]), **self._counts}

@@ -29,6 +29,7 @@ _SHORT = {
     "rbac": "files/rbac.yml",
     "admission_policy": "files/admission_policy.yml",
     "crds": "schemas/crds.yaml",
+    "prometheus_rules": "files/prometheus_rules.yml",
     "requirements": "requirements.txt",
     "requirements-controller": "requirements-controller.txt",
 }

@@ -13,7 +13,8 @@ from ..core.errors import ApiError, InvalidInput, Locked, TgpError
 from ..core.events import render
 from ..core.task import Task
 from ..kube.client import ensure_namespace
-from ..model import Action, Observation, OffersNotRead, Plan, Pool, Specs
+from ..metrics.collect import FleetRecords
+from ..model import Action, Ledger, Observation, OffersNotRead, Plan, Pool, Specs
 from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
@@ -141,6 +142,8 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
         changed = write_plan(context.task, make(decided, observation, context.specs, context.settings, context.run_id))
     result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
     result["problems"] += unwritten
+    if context.metrics is not None and writes:
+        context.metrics.note_plan(observation, decided, demand=context.settings.mode == AUTOSCALE)
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
     return result
@@ -380,12 +383,33 @@ def unlock(task: Task) -> bool:
         task.warn(f"The run lock could not be released and ends by itself: {error}")
         return False
     try:
-        return release(task, context.kube, run_id, context.cluster_id)
+        released = release(task, context.kube, run_id, context.cluster_id)
+        _note_records(context)
+        return released
     except TgpError as error:
         task.warn(f"The run lock could not be released and ends by itself: {error}")
         return False
     finally:
         context.close()
+
+
+def _note_records(context: Context) -> None:
+    """For the metrics: what is recorded once the run is over."""
+    if context.metrics is None:
+        return
+    try:
+        claims, damaged = context.store.claim_records()
+        try:
+            ledger: Ledger | None = context.records.ledger()
+        except TgpError as error:
+            ledger = None
+            context.warn(f"The ledger could not be read, so the metrics lack what hangs on it: {error}")
+    except TgpError as error:
+        context.warn(f"The claims could not be read, so the metrics keep the last state of the machines: {error}")
+        return
+    now = context.clock.now()
+    known = FleetRecords(tuple(claims), tuple(damaged), ledger, context.specs, context.settings, now, CAPABILITIES)
+    context.metrics.note_records(known)
 
 
 # ---- what fleet_plan does besides in mode autoscale: pods and GPUs for the result and the screen

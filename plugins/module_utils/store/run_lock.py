@@ -15,6 +15,7 @@ import threading
 import typing as t
 from datetime import datetime
 
+from ..core import tally
 from ..core.clock import Clock
 from ..core.errors import ApiError, InvalidInput, Locked, LockLost, TgpError
 from ..core.files import state_folder
@@ -67,6 +68,7 @@ class RunLock:
                 try:
                     new = self._attempt()
                     self._tell("lock", event="taken" if new else "held")
+                    self._counted("taken" if new else "held", began)
                     return new
                 except LockLost as lost:
                     self._tell_lost(lost)
@@ -74,6 +76,7 @@ class RunLock:
                 except Locked as busy:
                     left = deadline - self._clock.now().timestamp()
                     if left <= 0:
+                        self._counted("busy", began)
                         self._tell(
                             "lock", event="busy", holder=busy.details.get("holder"), age=busy.details.get("age"), text=busy.message
                         )
@@ -84,6 +87,11 @@ class RunLock:
                         say(f"waiting for the run lock, {passed:.0f} s of {wait:.0f} s: {busy.message}")
                     self.waited = True
                     self._clock.sleep(min(_POLL, left))
+
+    def _counted(self, result: str, began: float) -> None:
+        tally.count("tgp_lock_attempts", result=result)
+        if self.waited:
+            tally.count("tgp_lock_wait_seconds", max(self._clock.now().timestamp() - began, 0.0))
 
     def _attempt(self) -> bool:
         ours = self._local.take()

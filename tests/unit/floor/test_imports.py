@@ -38,16 +38,16 @@ for name in sys.argv[1:]:
     assert os.waitpid(child, 0)[1] == 0, name
 """
 
-READS = "core diagnosis documents kube mesh model observe offers planner providers store talos units"
+READS = "core diagnosis documents kube mesh metrics model observe offers planner providers store talos units"
 ACTS = f"{READS} bootstrap operations preflight runs"
 
 #: entry: how many files of module_utils it may import, and from which folders
 ENTRIES = {
     "lookup.variables": (2, "core"),
-    "inventory.nodes": (11, "core"),  # from its cache; it imports what fleet_info does when it reads
-    "modules.tailscale_key": (33, "core mesh model units"),
-    "modules.node_info": (43, "core kube model planner runs units"),
-    "modules.lambda_instance": (77, "core model planner providers units"),
+    "inventory.nodes": (12, "core"),  # from its cache; it imports what fleet_info does when it reads
+    "modules.tailscale_key": (34, "core mesh model units"),
+    "modules.node_info": (44, "core kube model planner runs units"),
+    "modules.lambda_instance": (78, "core model planner providers units"),
     "modules.fleet_info": (199, f"{READS} reports"),
     "modules.fleet_plan": (250, ACTS),
 }

@@ -13,6 +13,7 @@ import queue
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
+from ...core import tally
 from ...core.clock import Clock, ShiftedClock, others_ahead
 from ...core.errors import InvalidInput, TgpError
 from ...model import Pod
@@ -75,7 +76,10 @@ def drain(
         ports = Ports(submit, say=progress, on_refusal=loop.watch_budgets)
         nodes = [Emptying(kube, clock, target, options, ports) for target in targets]
         try:
-            return loop.run(nodes, follow=not options.check)
+            done = loop.run(nodes, follow=not options.check)
+            for one in done if not options.check else ():
+                tally.count("tgp_drains", reason=one.reason, result=one.outcome)
+            return done
         finally:
             loop.close()
 

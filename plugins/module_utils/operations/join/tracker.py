@@ -344,7 +344,9 @@ class JoinTracker:
         claim = self.claims[name]
         why = self._why(name, outcome)
         reason = Reason.PRICE_JUMP if name in self.price_jumps else Reason.FAILED_JOIN
-        deletion = Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome))
+        explained = self._explained.get(name)
+        cause = explained.diagnosis.code if explained is not None else ""
+        deletion = Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome), cause=cause)
 
         def fail(claim: Claim) -> Claim:
             failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)

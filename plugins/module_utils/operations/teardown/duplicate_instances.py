@@ -75,6 +75,8 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str) -> Non
         interrupted_at=None,
         price_paid=claim.price_paid if instance.price_hour is None else instance.price_hour,
         initialized=None,
+        attempts=(),  # the claim's own line has them
+        history=(),
         deletion=Deletion(reason=reason, requested=now),
     )
     line = ledger_line(

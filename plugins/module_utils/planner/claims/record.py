@@ -15,7 +15,7 @@ from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput, TgpError
-from ...model import Attempt, Claim, Limits, NodeClass, Offer, Phase, Pool, Specs
+from ...model import Attempt, Claim, Deletion, Limits, NodeClass, Offer, Phase, Pool, Specs
 from ...units.values import parse_time, print_time
 
 _T = t.TypeVar("_T")
@@ -23,6 +23,7 @@ VERSION = 1
 _NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
 _ADDED: dict[type, frozenset[str]] = {
     Attempt: frozenset({"instance_id"}),
+    Deletion: frozenset({"cause"}),
     Claim: frozenset(
         {
             "running_since",

@@ -9,6 +9,7 @@ only while it runs.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing as t
 from datetime import datetime, timedelta
@@ -78,7 +79,8 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     ``useful_seconds`` are those from its first work to its last idle time (or its end), 0 if no work was seen, None if that is unknown;
     ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills.
     ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known.
-    ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same."""
+    ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same.
+    ``attempts``, ``phases`` and ``cause`` are for counters that survive runs: see LedgerLine."""
     started = claim.launch_started
     if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
@@ -124,7 +126,27 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
             }
             for loss in claim.gpu_losses
         ],
+        "attempts": [list(attempt) for attempt in attempts_of(claim)],
+        "phases": [list(phase) for phase in phase_seconds(claim, end)],
+        "cause": claim.deletion.cause if claim.deletion else "",
     }
+
+
+def attempts_of(claim: Claim) -> tuple[tuple[str, str, str, int], ...]:
+    """Its create calls: cloud, result, error class, and how many."""
+    found = collections.Counter((one.offer.partition("/")[0], one.result, one.error_class) for one in claim.attempts)
+    return tuple((*kind, number) for kind, number in sorted(found.items()))
+
+
+def phase_seconds(claim: Claim, end: datetime | None) -> tuple[tuple[str, int], ...]:
+    """Seconds in each phase, in the order of phases; without ``end`` only in those that it left. Nothing where history was cut."""
+    times = [(moment, phase) for moment, phase, _why in claim.history]
+    if end is not None and times:
+        times.append((max(end, times[-1][0]), ""))
+    return tuple(
+        (phase, max(0, int((left - entered).total_seconds())))
+        for (entered, phase), (left, _next) in zip(times, times[1:], strict=False)
+    )
 
 
 def _text(amount: Decimal | None) -> str | None:
@@ -298,6 +320,9 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         traffic_price_gb_down=_told(record.get("traffic_price_gb_down")),
         traffic_price_gb_up=_told(record.get("traffic_price_gb_up")),
         gpu_losses=tuple(_loss(loss) for loss in record.get("gpu_losses") or ()),
+        attempts=tuple((str(cloud), str(result), str(error), int(n)) for cloud, result, error, n in record.get("attempts") or ()),
+        phases=tuple((str(phase), int(seconds)) for phase, seconds in record.get("phases") or ()),
+        cause=str(record.get("cause") or ""),
     )
 
 
