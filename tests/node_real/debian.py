@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""runc, CNI plugins and iptables of this machine's own Debian, and WireGuard in user space, unpacked into the cache. Nothing is installed.
+"""runc, CNI plugins and iptables of this machine's own Debian, WireGuard in user space, and Prometheus, unpacked into the cache. Nothing is
+installed.
 
 ``python -m tests.node_real.debian`` fetches them, with apt's own check of their signatures, and prints where they are.
 """
@@ -12,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +28,7 @@ PACKAGES = (
 )
 # fmt: on
 WIREGUARD = ("wireguard-go", "wireguard-tools")
+PROMETHEUS = ("prometheus", "prometheus-node-exporter", "prometheus-pushgateway")
 
 
 def tree(packages: t.Sequence[str] = PACKAGES, proof: str = "usr/sbin/runc") -> pathlib.Path:
@@ -52,6 +55,14 @@ def tree(packages: t.Sequence[str] = PACKAGES, proof: str = "usr/sbin/runc") -> 
 def wireguard() -> pathlib.Path:
     """The same for wireguard-go, wg and wg-quick, in usr/bin."""
     return tree(WIREGUARD, "usr/bin/wireguard-go")
+
+
+def prometheus() -> pathlib.Path:
+    """The folder with prometheus, promtool, prometheus-node-exporter and prometheus-pushgateway. Since Debian 13 promtool is a package."""
+    release = pathlib.Path("/etc/os-release")
+    version = re.search(r'^VERSION_ID="(\d+)"$', release.read_text(), re.MULTILINE) if release.exists() else None
+    alone = version is not None and int(version[1]) >= 13
+    return tree((*PROMETHEUS, "promtool") if alone else PROMETHEUS, "usr/bin/promtool") / "usr" / "bin"
 
 
 def _unpack(place: pathlib.Path, packages: t.Sequence[str], what: str) -> None:
@@ -93,6 +104,7 @@ if __name__ == "__main__":
     try:
         print(f"runc, CNI plugins and iptables: {tree().relative_to(ROOT)}")
         print(f"WireGuard in user space: {wireguard().relative_to(ROOT)}")
+        print(f"Prometheus: {prometheus().relative_to(ROOT)}")
     except CannotBuild as problem:
         print(problem, file=sys.stderr)
         sys.exit(problem.status)

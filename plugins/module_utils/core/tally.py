@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What this process counts for the metrics while it works: calls, waits, cache hits. A step of a run takes it over at its end (metrics/).
 
-Names are those of metrics/families.py. Safe to use from several threads; what is never taken stays small, since labels are of closed lists.
+Names are those of metrics/families.py. Nothing is counted until a step begins to, so that a process whose metrics nobody reads keeps nothing.
+Safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from __future__ import annotations
 import threading
 import typing as t
 
-_MOST = 5000  # values of one series that are kept until they are taken
-
 Labels = tuple[tuple[str, str], ...]
 _mutex = threading.Lock()
+_counting = threading.Event()
 _counts: dict[tuple[str, Labels], float] = {}
 _levels: dict[tuple[str, Labels], float] = {}
 _values: dict[tuple[str, Labels], list[float]] = {}
@@ -29,8 +29,16 @@ class Counted(t.NamedTuple):
     values: list[list[t.Any]]
 
 
+def begin() -> None:
+    """Count from now on, until :func:`take`."""
+    take()
+    _counting.set()
+
+
 def count(name: str, amount: float = 1.0, **labels: str) -> None:
     """Add to a counter."""
+    if not _counting.is_set():
+        return
     with _mutex:
         key = _key(name, labels)
         _counts[key] = _counts.get(key, 0.0) + amount
@@ -38,20 +46,23 @@ def count(name: str, amount: float = 1.0, **labels: str) -> None:
 
 def level(name: str, value: float, **labels: str) -> None:
     """Set a gauge."""
+    if not _counting.is_set():
+        return
     with _mutex:
         _levels[_key(name, labels)] = value
 
 
 def observe(name: str, value: float, **labels: str) -> None:
     """Note one value of a histogram."""
+    if not _counting.is_set():
+        return
     with _mutex:
-        values = _values.setdefault(_key(name, labels), [])
-        if len(values) < _MOST:
-            values.append(value)
+        _values.setdefault(_key(name, labels), []).append(value)
 
 
 def take() -> Counted:
-    """Everything since the last call; it begins anew."""
+    """Everything since :func:`begin`, which ends the counting."""
+    _counting.clear()
     with _mutex:
         taken = Counted(_listed(_counts), _listed(_levels), _listed(_values))
         for store in (_counts, _levels, _values):

@@ -121,7 +121,7 @@ def attend(task: Task) -> Recorder | None:
     targets = Targets.of(task)
     if task.check_mode or not targets.wanted:
         return None
-    tally.take()  # of calls before this step
+    tally.begin()
     recorder = Recorder(task, targets)
     task.at_end.append(recorder.step_ended)
     return recorder

@@ -51,6 +51,9 @@ OTHERS = {
     "notify_command",
     "notify_template",
     "offer_cache",
+    "metrics_file",
+    "metrics_push_url",
+    "metrics_per_machine",
 }
 
 

@@ -108,6 +108,13 @@ def test_phases_that_were_left_are_measured_once_and_the_last_one_at_the_end() -
     assert value(alive, "tgp_operator_gpu_requests", phase="Ready") == value(gone, "tgp_operator_gpu_requests", phase="Ready") == 1
 
 
+def test_S1_26_a_line_that_a_later_run_writes_again_is_the_same() -> None:
+    """A process has moments to the microsecond, a record to the second."""
+    exact = tuple((moment + timedelta(microseconds=900_000), phase, why) for moment, phase, why in HISTORY)
+    lines = [ledger_line(build.claim(history=history), end=build.NOON) for history in (HISTORY, exact)]
+    assert lines[0]["phases"] == lines[1]["phases"] == [["Pending", 60], ["Provisioning", 120], ["Ready", 3420]]
+
+
 def test_refusals_count_with_the_cloud_and_the_reason_of_each() -> None:
     tried = [("vast/1", "refused", "capacity"), ("vast/2", "refused", "capacity"), ("lambda/x", "unknown", "")]
     attempts = tuple(Attempt(build.NOON, offer, result, reason) for offer, result, reason in tried)

@@ -162,6 +162,8 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_its_own(tmp_path: Path) 
 
 def test_the_tally_is_taken_once() -> None:
     tally.take()
+    tally.count("tgp_drains", reason="Empty", result="before anybody reads it")
+    tally.begin()
     tally.count("tgp_drains", reason="Empty", result="blocked")
     tally.count("tgp_drains", reason="Empty", result="blocked")
     tally.level("tgp_offer_cache_age_seconds", 3.0, provider="lambda")

@@ -139,10 +139,11 @@ def attempts_of(claim: Claim) -> tuple[tuple[str, str, str, int], ...]:
 
 
 def phase_seconds(claim: Claim, end: datetime | None) -> tuple[tuple[str, int], ...]:
-    """Seconds in each phase, in the order of phases; without ``end`` only in those that it left. Nothing where history was cut."""
-    times = [(moment, phase) for moment, phase, _why in claim.history]
+    """Seconds in each phase, in the order of phases; without ``end`` only in those that it left. By whole seconds, as records keep them: a line
+    that is written again by a later run is the same."""
+    times = [(moment.replace(microsecond=0), phase) for moment, phase, _why in claim.history]
     if end is not None and times:
-        times.append((max(end, times[-1][0]), ""))
+        times.append((max(end.replace(microsecond=0), times[-1][0]), ""))
     return tuple(
         (phase, max(0, int((left - entered).total_seconds())))
         for (entered, phase), (left, _next) in zip(times, times[1:], strict=False)

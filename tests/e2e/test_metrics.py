@@ -1,0 +1,163 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One story, seen by a real Prometheus in all three ways: rent, fail, idle, budget, a refused key, an orphan, delete, loop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import typing as t
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sandbox.running import ROOT
+from tests.fixtures.demo import demo_documents
+
+from .box import Sandbox, bill, by_name
+from .prometheus import RULES, Monitoring, promtool
+
+BEHIND = 24 * 3600  # seconds: alerts compare times of the world with Prometheus' clock, so the world's are in the past
+SCENARIO = {
+    "lambda": [
+        {"type": kind, "region": "us-west-1", "stock": 4, "boot": 20} for kind in ("gpu_1x_rtx6000", "gpu_1x_a6000", "gpu_1x_a10")
+    ],
+    "machines": [{"name": name, "gpus": 1, "boot": 20} for name in ("rack-1", "rack-2")],
+    "timings": {"packages": 5, "mesh": 2, "csr": 1, "ready": 2, "gpu": 4},
+}
+REFUSED = {"kind": "status", "service": "lambda", "method": "GET", "path": "/instances", "status": 401, "times": None}
+STUCK = {"kind": "status", "service": "lambda", "method": "POST", "path": "/terminate", "status": 500, "times": None}
+
+
+def test_the_rules_are_taken_and_each_alert_fires_when_it_says() -> None:
+    assert "11 rules found" in promtool("check", "rules", str(RULES))
+    assert "SUCCESS" in promtool("test", "rules", str(ROOT / "tests" / "fixtures" / "prometheus_rules_test.yml"))
+
+
+class Story:
+    """``seen``: what Prometheus and the alerts say; ``sandbox``: the truth."""
+
+    def __init__(self, sandbox: Sandbox, seen: Monitoring, folder: Path) -> None:
+        self.sandbox, self.seen, self._folder = sandbox, seen, folder
+        self.environment: dict[str, str | None] = {
+            "TGP_METRICS_FILE": str(seen.file),
+            "TGP_METRICS_PUSH_URL": seen.gateway,
+            "TGP_METRICS_LISTEN": str(seen.listen),
+        }
+        documents = demo_documents()
+        training = by_name(documents, "GPUNodePool", "training")["spec"]
+        training["disruption"]["consolidateAfter"] = "48h"
+        self.documents = self._written("pools.yml", documents)
+
+    def _written(self, name: str, documents: list[dict[str, t.Any]]) -> Path:
+        path = self._folder / "documents" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump_all(documents))
+        return path
+
+    def fault(self) -> Path:
+        """One more document, which is faulty."""
+        return self._written(
+            "odd.yml", [{"apiVersion": "tgp.io/v1", "kind": "GPUNodePool", "metadata": {"name": "odd"}, "spec": {"x": 1}}]
+        )
+
+    def run(self, playbook: str, *, rc: int = 0, env: t.Mapping[str, str] | None = None, **extra_vars: t.Any) -> None:
+        more = {**self.environment, **(env or {})}
+        done = self.sandbox.playbook(playbook, documents=self.documents.parent, env=more, extra_vars=extra_vars)
+        assert done.rc == rc and "The metrics were not published" not in done.words, done.text
+        promtool("check", "metrics", text=self.seen.file.read_text())
+
+    def agrees(self, *jobs: str) -> None:
+        """Prometheus shows what the world's tables and the ledger hold, whichever way it came."""
+        totals = self.sandbox.totals()
+        for job in jobs or ("file", "gateway"):
+            only = f'{{job="{"tgp_gpu" if job == "gateway" else job}"}}'
+            self.seen.becomes(f"sum(tgp_operator_instances_active{only}) or vector(0)", float(totals["instances"]))
+            self.seen.becomes(f"sum(tgp_cost_dollars_per_hour{only}) or vector(0)", float(totals["hourly"]))
+            self.seen.becomes(f"sum(tgp_machines_ended_total{only}) or vector(0)", float(len(self.sandbox.ledger())))
+            self.seen.becomes(f"sum(tgp_machines{only}) or vector(0)", float(len(self.sandbox.claims())))
+
+    def spent(self) -> Decimal:
+        """Of the budget, as the last run knew it."""
+        line = next(one for one in self.seen.file.read_text().splitlines() if one.startswith("tgp_budget_spent_dollars{"))
+        return Decimal(line.rpartition(" ")[2])
+
+
+def budget(amount: Decimal) -> dict[str, str]:
+    return {"TGP_BUDGET": f"period=month amount={amount.quantize(Decimal('0.0001'))}"}
+
+
+@pytest.fixture
+def story(start: t.Callable[..., Sandbox], tmp_path: Path) -> t.Iterator[Story]:
+    with contextlib.ExitStack() as stack:
+        seen = Monitoring(tmp_path, stack)
+        scenario = tmp_path / "scenario.yml"
+        scenario.write_text(yaml.safe_dump(SCENARIO))
+        yield Story(start(speed=60, behind=BEHIND, scenario=scenario), seen, tmp_path)
+
+
+def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(story: Story) -> None:
+    sandbox, seen = story.sandbox, story.seen
+    seen.fires("TgpMetricsAbsent")
+    sandbox.behave({"kind": "boot_error", "times": 2})
+    story.run("provision", pool="training", nodes=1)
+    seen.fires("TgpNothingRan", "TgpFailedJoins")
+    story.agrees()
+    seen.becomes('tgp_failed_joins_total{job="file"}', 2)
+    seen.becomes('sum(tgp_launches_total{job="tgp_gpu",result="ok"})', 3)
+
+    sandbox.advance(8 * 3600)  # what a run costs beside it is little
+    story.run("reap", env=budget(Decimal(1000)))
+    seen.fires("TgpIdleSpend")
+    for percent, alert in ((85, "TgpBudgetLow"), (105, "TgpBudgetExhausted")):
+        story.run("reap", env=budget(story.spent() * 100 / percent))
+        seen.fires(alert)
+
+    sandbox.faults(REFUSED)
+    odd = story.fault()
+    story.run("reap", rc=2)
+    seen.fires("TgpProviderKeyRefused", "TgpDocumentsFaulty")
+    sandbox.clear_faults()
+    odd.unlink()
+
+    stamp = {"cluster": next(iter(sandbox.claims())).split("-")[1], "generation": _generation(sandbox)}
+    orphan = {"cloud": "lambda", "name": f"tgp-{stamp['cluster']}-training-zzzzz", "marks": stamp}
+    sandbox.control.post("/strangers", json=orphan).raise_for_status()
+    sandbox.faults(STUCK)
+    story.run("reap")
+    seen.becomes('tgp_orphans{job="file",kind="instance",provider="lambda"}', 1)
+    seen.fires("TgpOrphan")
+    story.run("destroy", rc=2, everything=True)
+    seen.fires("TgpTerminationPending")
+    sandbox.clear_faults()
+    sandbox.advance(1200)
+    story.run("reap")
+    assert sandbox.totals()["instances"] == 0
+    story.agrees()
+    total = float(bill(sandbox.ledger()))
+    for job in ("file", "tgp_gpu"):
+        seen.becomes(f'sum(tgp_spend_dollars_total{{job="{job}"}})', total)
+        seen.becomes(f'sum(tgp_spend_by_use_dollars{{job="{job}"}})', total)
+
+    sandbox.advance(BEHIND)
+    loop = sandbox.begin(
+        *sandbox.arguments("autoscale", documents=story.documents.parent, extra_vars={"loop": True, "interval": 60}),
+        env=story.environment,
+    )
+    try:
+        story.agrees("loop")
+        seen.becomes('sum(tgp_spend_dollars_total{job="loop"})', total)
+        seen.until(lambda: seen.firing() == set(), f"all is well again: {seen.firing()}")
+        loop.process.send_signal(signal.SIGTERM)
+        assert loop.finish(60).rc == 0
+    finally:
+        loop.kill()
+    assert seen.fired[0] == "TgpMetricsAbsent" and len(seen.fired) == 10, seen.fired
+
+
+def _generation(sandbox: Sandbox) -> str:
+    (record,) = (one for one in sandbox.configmaps() if one["metadata"]["name"] == "tgp-state-generation")
+    return str(yaml.safe_load(record["data"]["state.json"])["generation"])
