@@ -12,14 +12,14 @@ import typing as t
 
 from .auth import Call
 from .meta import timestamp
-from .neighbours import Neighbours
+from .neighbours import Neighbours, minds_others, selects, tolerates
 from .nodes import UNSCHEDULABLE, ready
 from .parts import Parts
 from .pods import FINISHED, Pods, phase, set_condition
 from .quantity import quantity
-from .selectors import requirement
 from .status import Refusal
 from .store import clone
+from .volumes import Volumes
 
 Json = dict[str, t.Any]
 Amounts = dict[str, decimal.Decimal]
@@ -48,44 +48,6 @@ def requests(pod: Json) -> Amounts:
             need[name] = max(need.get(name, amount), amount)
     need["pods"] = decimal.Decimal(1)
     return need
-
-
-def tolerates(pod: Json, taint: Json) -> bool:
-    for toleration in pod["spec"].get("tolerations") or []:
-        if toleration.get("effect") not in (None, "", taint["effect"]):
-            continue
-        if not toleration.get("key"):
-            if toleration.get("operator") == "Exists":
-                return True
-        elif toleration["key"] == taint["key"] and (
-            toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
-        ):
-            return True
-    return False
-
-
-def _affinity(pod: Json) -> list[Json] | None:
-    required = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    return required.get("nodeSelectorTerms") or [] if required else None
-
-
-def selects(pod: Json, node: Json) -> bool:
-    """nodeSelector and required node affinity."""
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
-        return False
-    terms = _affinity(pod)
-    return terms is None or any(_term(term, node, labels) for term in terms)
-
-
-def _term(term: Json, node: Json, labels: t.Mapping[str, str]) -> bool:
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    named = {"metadata.name": node["metadata"]["name"]}
-    if not expressions and not fields:
-        return False
-    return all(requirement(rule["key"], rule["operator"], rule.get("values") or [])(labels) for rule in expressions) and all(
-        requirement(rule["key"], rule["operator"], rule.get("values") or [])(named) for rule in fields
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +92,7 @@ def _likeness(pod: Json, need: Amounts) -> str:
     around = [
         spec.get("affinity"),
         spec.get("topologySpreadConstraints"),
+        spec.get("volumes"),
         pod["metadata"].get("labels"),
         bool(spec.get("resourceClaims")),
     ]
@@ -153,6 +116,9 @@ class Scheduler:
             revision = store.table(("", "pods")).revision
             pods = [item.obj for item in store.table(("", "pods")).select()]
             places = [Place.of(item.obj) for item in store.table(("", "nodes")).select()]
+            keys = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("storage.k8s.io", "storageclasses")]
+            claims, persistent, classes = ([item.obj for item in store.table(key).select()] for key in keys)
+            revision += sum(store.table(key).revision for key in keys)
         waiting = [pod for pod in pods if self._waits(pod)]
         if not waiting or self._seen == (revision, places):
             return 0
@@ -165,8 +131,10 @@ class Scheduler:
             key=lambda pod: (-pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"])
         )
         hopeless: dict[str, dict[str, int]] = {}
-        around = Neighbours((pod for pod in pods if phase(pod) not in FINISHED), {place.name: place.labels for place in places})
-        return sum(self._place(pod, places, free, around, hopeless) for pod in waiting)
+        standing = [pod for pod in pods if phase(pod) not in FINISHED]
+        around = Neighbours(standing, {place.name: place.node for place in places})
+        volumes = Volumes(claims, persistent, classes, (pod for pod in standing if pod["spec"].get("nodeName")))
+        return sum(self._place(pod, places, free, around, volumes, hopeless) for pod in waiting)
 
     @staticmethod
     def _waits(pod: Json) -> bool:
@@ -176,17 +144,25 @@ class Scheduler:
         return phase(pod) == "Pending" and "deletionTimestamp" not in pod["metadata"]
 
     def _place(
-        self, pod: Json, places: list[Place], free: dict[str, Amounts], around: Neighbours, hopeless: dict[str, dict[str, int]]
+        self,
+        pod: Json,
+        places: list[Place],
+        free: dict[str, Amounts],
+        around: Neighbours,
+        volumes: Volumes,
+        hopeless: dict[str, dict[str, int]],
     ) -> bool:
         need = requests(pod)
         likeness = _likeness(pod, need)
-        if likeness in hopeless:  # room only shrinks while pods are placed
+        if likeness in hopeless and not minds_others(pod):  # room only shrinks while pods are placed
             self._explain(pod, len(places), hopeless[likeness])
             return False
         why: dict[str, int] = {}
         best: tuple[decimal.Decimal, str] | None = None
         for place in places:
-            reason = place.obstacle(pod, need, free[place.name]) or around.obstacle(pod, place.name)
+            reason = (
+                place.obstacle(pod, need, free[place.name]) or volumes.obstacle(pod, place.node) or around.obstacle(pod, place.name)
+            )
             if reason is not None:
                 why[reason] = why.get(reason, 0) + 1
                 continue

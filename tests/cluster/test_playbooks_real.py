@@ -205,6 +205,11 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("delete", "nodes"),
         *_each("delete", "secrets", namespace=SYSTEM),
     ),
+    "no pod with persistent volumes waits; tests/contract/act/test_autoscale.py": (
+        *_each("list", "persistentvolumeclaims"),
+        *_each("list", "persistentvolumes"),
+        *_each("list", "storageclasses", "storage.k8s.io"),
+    ),
     "the own machine of these tests has a statusEndpoint; tests/node_real/test_node.py": _each("get", "nodes"),
     "evidence about a machine that does not become usable": _each("list", "events"),
 }

@@ -122,6 +122,15 @@ _DRAIN = Need(
 )
 _REMOVE = Need("remove the nodes whose machine is gone", _all("delete", "nodes"))
 _VOLUMES = Need("wait until volumes are detached", _all("list", "volumeattachments", "storage.k8s.io"))
+_REACH = Need(
+    "see from which nodes the persistent volumes of pods that look for a place can be reached",
+    (
+        *_all("list", "persistentvolumeclaims"),
+        *_all("list", "persistentvolumes"),
+        *_all("list", "storageclasses", "storage.k8s.io"),
+    ),
+    asked=False,
+)
 _END_TOKENS = Need("delete the bootstrap token of a machine", _all("delete", "secrets", namespace="kube-system"), TOKENS)
 _REPORT = Need(
     "report in Kubernetes Events what is done for pods, Nodes and documents (L-32)",
@@ -179,13 +188,26 @@ _UTILIZATION = Need(
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _PUBLISHED, _UTILIZATION)
+_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
     _END_TOKENS, _PUBLISHED, _WITHDRAW, _REPORT,
 )  # fmt: skip
-_EVERYTHING = (*_TERMINATE, _PLUGINS, _FOLLOW, _NEUTRAL, _EVENTS, _MAKE_TOKENS, _ADMIT, _BINDING, _PUBLISH, _TEST, _UTILIZATION)
+_EVERYTHING = (
+    *_TERMINATE,
+    _PLUGINS,
+    _FOLLOW,
+    _NEUTRAL,
+    _EVENTS,
+    _MAKE_TOKENS,
+    _ADMIT,
+    _BINDING,
+    _PUBLISH,
+    _TEST,
+    _UTILIZATION,
+    _REACH,
+)
 
 NEEDS: dict[str, tuple[Need, ...]] = {
     "status": (*_LOOK, _EXPORTERS, _UTILIZATION),
@@ -200,7 +222,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
     "release": (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _LOCK, _DOCUMENTS, _STATUS, _HOLD),
     "adopt": (*_RUN, *_LOOK),
-    "reap": (*_TERMINATE, _UTILIZATION),
+    "reap": (*_TERMINATE, _UTILIZATION, _REACH),
     "destroy": _TERMINATE,
     "provision": _EVERYTHING,
     "autoscale": _EVERYTHING,

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.clock import from_text
-from ..model import ContainerState, Expression, NodeTerm, Others, Placement, Pod, Toleration, TrialPod
+from ..model import ContainerState, Expression, NodeTerm, Others, Placement, Pod, PodTerm, Spread, Toleration, TrialPod
 from ..model.cluster import DEFAULT_SCHEDULER
 from ..model.labels import (
     ACCEPTANCE_LABEL,
@@ -109,7 +109,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         nominated_node=status.get("nominatedNodeName") or "",
         waiting=waiting,
         waiting_why=waiting_why,
-        placement=placement_of(spec, meta["namespace"]),
+        placement=placement_of(spec, meta["namespace"], meta.get("labels") or _NOTHING, meta["name"]),
     )
 
 
@@ -263,10 +263,11 @@ _one_of = functools.lru_cache(maxsize=4096)(Placement)
 _toleration = functools.lru_cache(maxsize=1024)(Toleration)
 
 
-def placement_of(spec: Raw, namespace: str) -> Placement:
-    """The placement of a pod's ``spec``. What is only preferred is left out: nothing here follows it."""
+def placement_of(spec: Raw, namespace: str, labels: t.Mapping[str, str] = _NO_PLACE, name: str = "") -> Placement:
+    """The placement of a pod's ``spec``; ``labels`` and ``name`` are those of the pod. What is only preferred is left out: nothing here
+    follows it."""
     affinity = spec.get("affinity") or _NO_PLACE
-    alone, unsupported = _others(affinity, namespace) if affinity else ((), "")
+    near, apart, avoids, unsupported = _neighbours(affinity, namespace, labels) if affinity else ((), (), (), "")
     spread = spec.get("topologySpreadConstraints")
     volumes = spec.get("volumes")
     selector = spec.get("nodeSelector")
@@ -275,15 +276,23 @@ def placement_of(spec: Raw, namespace: str) -> Placement:
         tuple(sorted(selector.items())) if selector else (),
         _terms(affinity) if affinity else (),
         tuple(_tolerated(toleration) for toleration in tolerations) if tolerations else (),
-        alone,
+        tuple(term.others for term in apart if term.key == HOSTNAME_LABEL),
         unsupported,
         bool(spec.get("resourceClaims")),
         int(spec.get("priority") or 0),
         spec.get("schedulerName") or DEFAULT_SCHEDULER,
-        any(entry.get("whenUnsatisfiable") != "ScheduleAnyway" for entry in spread) if spread else False,
-        any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes) if volumes else False,
-        _avoids(affinity, namespace) if affinity else (),
+        tuple(_spread(entry, labels) for entry in spread if entry.get("whenUnsatisfiable") != "ScheduleAnyway") if spread else (),
+        _volume_claims(volumes, name) if volumes else (),
+        avoids,
+        near,
+        tuple(term for term in apart if term.key != HOSTNAME_LABEL),
     )
+
+
+def _volume_claims(volumes: t.Iterable[Raw], pod: str) -> tuple[str, ...]:
+    """Names of the claims. The one of an ephemeral volume is named after the pod and the volume."""
+    named = [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if volume.get("persistentVolumeClaim")]
+    return (*named, *(f"{pod}-{volume['name']}" for volume in volumes if "ephemeral" in volume))
 
 
 def _tolerated(raw: Raw) -> Toleration:
@@ -292,10 +301,12 @@ def _tolerated(raw: Raw) -> Toleration:
 
 def _terms(affinity: Raw) -> tuple[NodeTerm, ...]:
     required = (affinity.get("nodeAffinity") or _NO_PLACE).get(_REQUIRED) or _NO_PLACE
-    return tuple(
-        NodeTerm(_expressions(term.get("matchExpressions")), _expressions(term.get("matchFields")))
-        for term in required.get("nodeSelectorTerms") or ()
-    )
+    return node_terms(required.get("nodeSelectorTerms"))
+
+
+def node_terms(raw: t.Iterable[Raw] | None) -> tuple[NodeTerm, ...]:
+    """Raw nodeSelectorTerms as our records."""
+    return tuple(NodeTerm(_expressions(term.get("matchExpressions")), _expressions(term.get("matchFields"))) for term in raw or ())
 
 
 def _expressions(raw: t.Iterable[Raw] | None) -> tuple[Expression, ...]:
@@ -304,40 +315,63 @@ def _expressions(raw: t.Iterable[Raw] | None) -> tuple[Expression, ...]:
     )
 
 
-def _others(affinity: Raw, namespace: str) -> tuple[tuple[Others, ...], str]:
-    """Pods it keeps away from on its node, and the first required rule beside those that can be followed."""
-    if (affinity.get("podAffinity") or _NO_PLACE).get(_REQUIRED):
-        return (), "required podAffinity"
-    alone = []
-    for term in (affinity.get("podAntiAffinity") or _NO_PLACE).get(_REQUIRED) or ():
-        if term.get("topologyKey") != HOSTNAME_LABEL:
-            return (), f"required podAntiAffinity over {term.get('topologyKey')}"
-        beyond = next(
-            (key for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys") if term.get(key) is not None), ""
-        )
-        if beyond:
-            return (), f"podAntiAffinity with {beyond}"
-        if term.get("labelSelector") is not None:  # a selector that is missing matches no pod
-            alone.append(_meant(term, tuple(sorted(term.get("namespaces") or (namespace,)))))
-    return tuple(alone), ""
+def _spread(entry: Raw, labels: t.Mapping[str, str]) -> Spread:
+    selector = entry.get("labelSelector")
+    return Spread(
+        entry.get("topologyKey") or "",
+        int(entry.get("maxSkew") or 1),
+        None if selector is None else (*_selected(selector), *_same(entry.get("matchLabelKeys"), labels)),
+        int(entry.get("minDomains") or 1),
+        (entry.get("nodeAffinityPolicy") or "Honor") == "Honor",
+        entry.get("nodeTaintsPolicy") == "Honor",
+    )
 
 
-def _avoids(affinity: Raw, namespace: str) -> tuple[Others, ...]:
-    """Pods it keeps away from over a zone, a region or the like, and those of rules that are not followed to the letter: of these
-    rather too many are meant than too few."""
-    others = []
-    for term in (affinity.get("podAntiAffinity") or _NO_PLACE).get(_REQUIRED) or ():
-        vague = any(term.get(key) is not None for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
-        if term.get("labelSelector") is not None and (vague or term.get("topologyKey") != HOSTNAME_LABEL):
-            everywhere = term.get("namespaceSelector") is not None
-            others.append(_meant(term, () if everywhere else tuple(sorted(term.get("namespaces") or (namespace,)))))
-    return tuple(others)
+_NO_POD = Expression("", "In")  # holds for no pod
 
 
-def _meant(term: Raw, namespaces: tuple[str, ...]) -> Others:
-    selector = term["labelSelector"]
+def _neighbours(
+    affinity: Raw, namespace: str, labels: t.Mapping[str, str]
+) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...], tuple[Others, ...], str]:
+    """Pods it wants near and pods it keeps away from; and those of rules that cannot be followed, of which rather too many are meant than too
+    few, with the first such rule in words: which namespaces a selector means is not read."""
+    near: list[PodTerm] = []
+    apart: list[PodTerm] = []
+    avoids: list[Others] = []
+    unsupported = ""
+    for kind, terms in (("podAffinity", near), ("podAntiAffinity", apart)):
+        for term in (affinity.get(kind) or _NO_PLACE).get(_REQUIRED) or ():
+            selector = term.get("labelSelector")
+            if selector is None and kind == "podAntiAffinity":
+                continue  # a selector that is missing matches no pod
+            chosen = (
+                (_NO_POD,)
+                if selector is None
+                else (
+                    *_selected(selector),
+                    *_same(term.get("matchLabelKeys"), labels),
+                    *_same(term.get("mismatchLabelKeys"), labels, "NotIn"),
+                )
+            )
+            if term.get("namespaceSelector"):
+                unsupported = unsupported or f"required {kind} with namespaceSelector"
+                if kind == "podAntiAffinity":
+                    avoids.append(Others((), chosen))
+                continue
+            anywhere = term.get("namespaceSelector") is not None
+            spaces = () if anywhere else tuple(sorted(term.get("namespaces") or (namespace,)))
+            terms.append(PodTerm(term.get("topologyKey") or "", Others(spaces, chosen)))
+    return tuple(near), tuple(apart), tuple(avoids), unsupported
+
+
+def _selected(selector: Raw) -> tuple[Expression, ...]:
     labels = tuple(Expression(key, "In", (value,)) for key, value in sorted((selector.get("matchLabels") or {}).items()))
-    return Others(namespaces, labels + _expressions(selector.get("matchExpressions")))
+    return labels + _expressions(selector.get("matchExpressions"))
+
+
+def _same(keys: t.Iterable[str] | None, labels: t.Mapping[str, str], operator: str = "In") -> tuple[Expression, ...]:
+    """Conditions on those of the labels ``keys`` that the pod itself has."""
+    return tuple(Expression(key, operator, (labels[key],)) for key in keys or () if key in labels)
 
 
 # ---- Kubernetes quantities ("2", "500m", "16Gi") as whole numbers, and which resources are GPUs

@@ -52,13 +52,36 @@ class Others:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PodTerm:
+    """A required rule about ``others`` in the same domain: nodes with the same value of the label ``key``."""
+
+    key: str
+    others: Others
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spread:
+    """A topology spread constraint that has to hold, over domains of the label ``key``. ``selector``: whose pods of its namespace count, None =
+    none. With fewer than ``min_domains`` domains the least number of pods is 0. ``honor_affinity`` and ``honor_taints``: nodes that do not
+    suit the pod, or have taints that it does not tolerate, are no domains."""
+
+    key: str
+    max_skew: int
+    selector: tuple[Expression, ...] | None = None
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
     """What a pod says about its place. ``selector`` are label and value; of ``terms`` one has to hold (empty = no affinity).
 
     ``alone``: no pod of these on the same node. ``unsupported`` names a required rule that nothing here can follow, empty without.
-    ``claims``: it asks for devices by resource claims. ``scheduler`` places it. ``spread``: a topology spread that has to hold.
-    ``volumes``: it uses persistent volumes, which may be reachable from some nodes only. ``avoids``: pods that it keeps away from over
-    more than one node (part of what ``unsupported`` names).
+    ``claims``: it asks for devices by resource claims. ``scheduler`` places it. ``spread``, ``near`` (all of its terms) and ``apart`` (none of
+    them, over more than one node) have to hold. ``volumes`` are the persistent volume claims that it uses, as long as nobody has read where
+    they can be reached; then ``reach`` says it: of each entry one term has to hold, or ``unplaceable`` why no node serves them. ``avoids``:
+    pods that it keeps away from by rules that cannot be followed to the letter (part of what ``unsupported`` names).
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -69,18 +92,34 @@ class Placement:
     claims: bool = False
     priority: int = 0
     scheduler: str = DEFAULT_SCHEDULER
-    spread: bool = False
-    volumes: bool = False
+    spread: tuple[Spread, ...] = ()
+    volumes: tuple[str, ...] = ()
     avoids: tuple[Others, ...] = ()
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    reach: tuple[tuple[NodeTerm, ...], ...] = ()
+    unplaceable: str = ""
 
     @property
-    def unmovable(self) -> str:
+    def minds_others(self) -> bool:
+        """Whether its place depends on where other pods are, beyond its own node (L-40)."""
+        return bool(self.spread or self.near or self.apart)
+
+    @property
+    def unjudged(self) -> str:
         """Why nobody here can say on which other node the pod could run; empty when the rules of this collection can."""
         if self.claims:
             return "resource claims"
-        if self.unsupported:
-            return self.unsupported
-        return "hard topology spread" if self.spread else "persistent volume" if self.volumes else ""
+        return self.unsupported or ("persistent volume" if self.volumes or self.unplaceable else "")
+
+    @property
+    def unmovable(self) -> str:
+        """Why at best a look at the other pods and nodes says on which other node the pod could run; empty when none is needed."""
+        if self.unjudged:
+            return self.unjudged
+        if self.near or self.apart:
+            return "required podAffinity" if self.near else f"required podAntiAffinity over {self.apart[0].key}"
+        return "hard topology spread" if self.spread else "persistent volume" if self.reach else ""
 
 
 # ---- what Kubernetes knows

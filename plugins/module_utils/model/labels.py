@@ -88,6 +88,7 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 ARCH_LABEL = "kubernetes.io/arch"
 OS_LABEL = "kubernetes.io/os"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"  # on a claim: where its volume is to be made
 TOPOLOGY_REGION_LABEL = "topology.kubernetes.io/region"
 TOPOLOGY_ZONE_LABEL = "topology.kubernetes.io/zone"
 BETA_ARCH_LABEL = "beta.kubernetes.io/arch"

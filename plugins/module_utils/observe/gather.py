@@ -59,6 +59,7 @@ from .clients import unused
 from .context import Context
 from .gpu_utilization import utilization_of_nodes
 from .probe import Prober
+from .volumes import with_reach
 
 _T = t.TypeVar("_T")
 _MEANWHILE = {
@@ -99,6 +100,9 @@ def gather(
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
         all_pods = _all_pods(pods_read.result, optional=utilization and context.settings.mode not in REAPING) if pods_read else None
+        if packs and all_pods is not None and context.settings.mode in REAPING:
+            moves = any(pool.consolidation_policy == CONSOLIDATES for pool in context.specs.pools)
+            all_pods = with_reach(context.kube, all_pods, nodes, context.warn, moves=moves)
         made = tokens_read.result() if tokens_read is not None else None
         paused = _pauses(pauses_read.result, state_problems)
     readable, damaged = context.store.claim_records()

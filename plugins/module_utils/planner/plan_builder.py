@@ -19,6 +19,7 @@ from .cluster_state import Situation
 from .disruption import surge
 from .garbage_collection.termination_steps import refilled
 from .pauses import sentence
+from .scheduling.topology import Topology
 
 SECOND_RUN_AFTER: t.Final = 60  # seconds between two runs that count as two: what must be seen twice is seen so far apart
 # reasons of reports that a machine stays, although
@@ -56,6 +57,7 @@ class Draft:
     waiting: list[WaitingPod] = dataclasses.field(default_factory=list)
     tally: tuple[Tally, ...] = ()
     counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
+    around: Topology | None = None  # who is where, if that matters to a pod that waits (L-40)
     meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)  # launch to be made anew to the pods it is for
     join: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()

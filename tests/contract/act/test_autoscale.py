@@ -19,12 +19,12 @@ GPU = "nvidia.com/gpu"
 IDLE = 11 * 60
 
 
-def ask(rig: Rig, name: str, gpus: int = 1, resource: str = GPU, **spec: t.Any) -> None:
-    """A pod that wants GPUs, anywhere."""
+def ask(rig: Rig, name: str, gpus: int = 1, resource: str = GPU, labels: dict[str, str] | None = None, **spec: t.Any) -> None:
+    """A pod that wants GPUs, anywhere unless its spec says where."""
     container = {"name": "c", "image": "x", "resources": {"limits": {resource: str(gpus)}}}
     owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
     body = {
-        "metadata": {"name": name, "ownerReferences": owners},
+        "metadata": {"name": name, "ownerReferences": owners, "labels": labels or {}},
         "spec": {"tolerations": [{"operator": "Exists"}], "containers": [container], **spec},
     }
     rig.kube("POST", "/api/v1/namespaces/default/pods", body)
@@ -168,6 +168,41 @@ def test_L17_a_pod_that_nobody_can_serve_gets_a_reason_and_no_machine(rig: Rig) 
     found = scale(rig)
     assert found["outcome"] == "shortfall" and found["problems"] == [] and rig.creates() == 0
     assert [one["reason"] for one in found["waiting"]] == ["selector team=red"]
+
+
+def test_B07_volume_and_spread_choose_the_zones_in_which_machines_are_rented(build: t.Callable[..., Rig]) -> None:
+    """The emulated scheduler has its own code for these rules: what is rented for the pods runs them."""
+    zone = "topology.kubernetes.io/zone"
+    offers = [
+        {"type": "gpu_1x_a10", "region": region, "stock": 4, "boot": 20} for region in ("us-east-1", "us-south-2", "us-west-1")
+    ]
+    rig = build(**{"lambda": offers, "machines": []})
+    rig.demo_class["limits"] = {"maxNodes": 5, "maxHourlyCost": "20.00"}
+    term = {"matchExpressions": [{"key": zone, "operator": "In", "values": ["us-west-1"]}]}
+    spec = {"capacity": {"storage": "1Gi"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+    rig.kube("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": spec})
+    claim = {"metadata": {"name": "data"}, "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]}}
+    rig.kube("POST", "/api/v1/namespaces/default/persistentvolumeclaims", claim)
+    app = {"matchLabels": {"app": "web"}}
+    rule = {"topologyKey": zone, "maxSkew": 1, "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": app}
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "lost")]
+    ask(rig, "db", volumes=volumes[:1])
+    ask(rig, "stray", volumes=volumes[1:])
+    for name in ("web-0", "web-1"):
+        ask(rig, name, labels=app["matchLabels"], topologySpreadConstraints=[rule])
+    first = scale(rig)
+    assert {one["pod"]: one["reason"] for one in first["waiting"] if one["reason"]} == {
+        "default/stray": "persistent volume claim lost does not exist"
+    }
+    claims = rig.claims()
+    machine = {one["pod"].removeprefix("default/"): claims[one["machine"]] for one in first["waiting"] if one["machine"]}
+    assert machine["db"]["offer"]["cloud_region"] == "us-west-1"
+    assert machine["web-0"]["offer"]["cloud_region"] != machine["web-1"]["offer"]["cloud_region"]
+    complete(rig)
+    scale(rig)
+    for name in ("db", "web-0", "web-1"):
+        runs(rig, name)
+    assert rig.creates() == len(rig.machines()) and scale(rig)["launch"] == []
 
 
 def test_L21_own_machines_by_size(rig: Rig) -> None:

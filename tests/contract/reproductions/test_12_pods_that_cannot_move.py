@@ -18,29 +18,30 @@ CLAIMS = {
 }
 ASKS = {"containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
 ZONE = "topology.kubernetes.io/region"
-#: what each of them says about its place; all of them ask for one GPU, as the plugin or a claim gives it
+#: what each of them says about its place, so that no other node there suits it; all of them ask for one GPU, as the plugin or a claim gives it
 PINNED: dict[str, dict[str, t.Any]] = {
     "claims": CLAIMS,
     "affinity": {
         **ASKS,
         "affinity": {
             "podAffinity": {
-                REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "base"}}}]
+                REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}]
             }
         },
     },
     "anti-affinity over zones": {
         **ASKS,
-        "affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "other"}}}]}},
+        "affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "base"}}}]}},
     },
     "hard spread": {
         **ASKS,
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
-                "topologyKey": ZONE,
+                "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": {"matchLabels": {"app": "job"}},
+                "minDomains": 2,
+                "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
             }
         ],
     },

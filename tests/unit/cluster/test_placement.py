@@ -12,7 +12,15 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import placement_of, reducer
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, NodeTerm, Others, Placement, Toleration
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
+    Expression,
+    NodeTerm,
+    Others,
+    Placement,
+    PodTerm,
+    Spread,
+    Toleration,
+)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST = "kubernetes.io/hostname"
@@ -70,32 +78,59 @@ def test_anti_affinity_on_the_host() -> None:
     assert found.alone == (Others(("ns",), labels), Others(("a", "b"))) and not found.unsupported
 
 
-@pytest.mark.parametrize(
-    ("kind", "term", "words"),
-    [
-        ("podAffinity", {"topologyKey": HOST, "labelSelector": {}}, "required podAffinity"),
-        (
-            "podAntiAffinity",
-            {"topologyKey": "topology.kubernetes.io/zone"},
-            "required podAntiAffinity over topology.kubernetes.io/zone",
-        ),
-        ("podAntiAffinity", {"topologyKey": HOST, "namespaceSelector": {}}, "podAntiAffinity with namespaceSelector"),
-        ("podAntiAffinity", {"topologyKey": HOST, "matchLabelKeys": ["x"]}, "podAntiAffinity with matchLabelKeys"),
-    ],
-)
-def test_rules_that_cannot_be_followed(kind: str, term: dict[str, t.Any], words: str) -> None:
-    found = affinity(kind, term)
-    assert found.unsupported == found.unmovable == words
+ZONE = "topology.kubernetes.io/zone"
+RED = Expression("app", "In", ("red",))
+OF_RED = {"labelSelector": {"matchLabels": {"app": "red"}}}
 
 
-def test_whom_a_pod_keeps_out_of_its_zone() -> None:
-    red = {"labelSelector": {"matchLabels": {"app": "red"}}}
-    meant = Expression("app", "In", ("red",))
-    zone, host = {"topologyKey": "topology.kubernetes.io/zone", **red}, {"topologyKey": HOST, **red}
-    assert affinity("podAntiAffinity", zone).avoids == (Others(("ns",), (meant,)),)
-    assert affinity("podAntiAffinity", {**zone, "namespaceSelector": {}}).avoids == (Others((), (meant,)),)
-    assert affinity("podAntiAffinity", {**host, "matchLabelKeys": ["x"]}).avoids == (Others(("ns",), (meant,)),)
-    assert affinity("podAntiAffinity", host).avoids == () and affinity("podAffinity", zone).avoids == ()
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_B07_rules_over_more_than_a_node_are_read(kind: str) -> None:
+    found = affinity(kind, {"topologyKey": ZONE, **OF_RED}, {"topologyKey": ZONE, "namespaceSelector": {}, **OF_RED})
+    terms = (PodTerm(ZONE, Others(("ns",), (RED,))), PodTerm(ZONE, Others((), (RED,))))
+    assert (found.near if kind == "podAffinity" else found.apart) == terms and not found.unsupported and not found.avoids
+    words = "required podAffinity" if kind == "podAffinity" else f"required podAntiAffinity over {ZONE}"
+    assert found.unmovable == words and not found.unjudged
+
+
+@pytest.mark.parametrize(("field", "operator"), [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")])
+def test_B07_label_keys_stand_for_the_pods_own_labels(field: str, operator: str) -> None:
+    term = {"topologyKey": HOST, field: ["version", "absent"], **OF_RED}
+    spec = {"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}
+    found = placement_of(spec, "ns", {"version": "2"})
+    assert found.alone == (Others(("ns",), (RED, Expression("version", operator, ("2",)))),) and not found.unmovable
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_rules_that_cannot_be_followed(kind: str) -> None:
+    """Which namespaces a selector means is not read; of an anti-affinity rather too many pods are meant than too few."""
+    found = affinity(kind, {"topologyKey": ZONE, "namespaceSelector": {"matchLabels": {"team": "a"}}, **OF_RED})
+    assert found.unsupported == found.unmovable == f"required {kind} with namespaceSelector"
+    assert found.avoids == ((Others((), (RED,)),) if kind == "podAntiAffinity" else ())
+
+
+def test_B07_a_selector_that_is_missing_matches_no_pod() -> None:
+    assert affinity("podAntiAffinity", {"topologyKey": ZONE}).apart == ()
+    (term,) = affinity("podAffinity", {"topologyKey": ZONE}).near
+    assert term.others.labels == (Expression("", "In"),), "near nobody: no place is"
+
+
+def test_B07_topology_spread_is_read() -> None:
+    entry = {
+        "topologyKey": ZONE,
+        "maxSkew": 2,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "minDomains": 3,
+        "matchLabelKeys": ["pod-template-hash"],
+        "nodeAffinityPolicy": "Ignore",
+        "nodeTaintsPolicy": "Honor",
+        **OF_RED,
+    }
+    spec = {
+        "topologySpreadConstraints": [entry, {**entry, "whenUnsatisfiable": "ScheduleAnyway"}, {"topologyKey": HOST, "maxSkew": 1}]
+    }
+    first, second = placement_of(spec, "ns", {"pod-template-hash": "x"}).spread
+    assert first == Spread(ZONE, 2, (RED, Expression("pod-template-hash", "In", ("x",))), 3, False, True)
+    assert second == Spread(HOST, 1)
 
 
 @pytest.mark.parametrize(

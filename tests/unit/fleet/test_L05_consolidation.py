@@ -18,6 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     DisruptionBudget,
     Expression,
     Node,
+    NodeTerm,
     Offer,
     OffersNotRead,
     Others,
@@ -25,7 +26,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Placement,
     Plan,
     Pod,
+    PodTerm,
     Pool,
+    Spread,
     Taint,
     Toleration,
 )
@@ -378,9 +381,8 @@ def test_L05_a_needless_node_that_also_drifted_is_not_said_to_stay() -> None:
 
 PINS = {
     "resource claims": Placement(claims=True),
-    "required podAffinity": Placement(unsupported="required podAffinity"),
-    "hard topology spread": Placement(spread=True),
-    "persistent volume": Placement(volumes=True),
+    "required podAffinity with namespaceSelector": Placement(unsupported="required podAffinity with namespaceSelector"),
+    "persistent volume": Placement(volumes=("scratch",)),
 }
 
 
@@ -389,6 +391,48 @@ def test_L05_a_pod_that_may_fit_nowhere_else_stays_where_it_is(why: str) -> None
     fixed = work(A, 1, placement=dataclasses.replace(PINS[why], tolerations=(Toleration(operator="Exists"),)))
     found = planned(TWO, (fixed, *HALF_FULL[1:]))
     assert not going(found) and f"default/job-a-0 ({why}: where else it could run is not known)" in told(found)
+
+
+HOSTS = Spread("kubernetes.io/hostname", 1, (Expression("app", "In", ("x",)),))
+
+
+def mindful(where: str, number: int = 0, **rules: t.Any) -> Pod:
+    """A pod with app: x and rules about its neighbours."""
+    rules = {"tolerations": (Toleration(operator="Exists"),), **rules}
+    return work(where, 1, number, labels={"app": "x"}, placement=Placement(**rules))
+
+
+def test_B07_a_pod_moves_where_its_spread_lets_it() -> None:
+    """While its node is drained it is still there, and empty: a second pod on the other node would be one too many."""
+    free = mindful(A, spread=(dataclasses.replace(HOSTS, max_skew=2),))
+    assert going(planned(TWO, (free, mindful(B), work(B, 1, 1)))) == [A]
+    found = planned(TWO, (mindful(A, spread=(HOSTS,)), mindful(B), work(B, 1, 1)))
+    assert not going(found) and told(found) == "1 of 4 GPUs are used; its pods do not fit on other nodes"
+
+
+def test_B07_a_pod_does_not_move_away_from_the_domains_that_its_spread_demands() -> None:
+    two = (dataclasses.replace(HOSTS, min_domains=2),)
+    assert not going(planned(TWO, (mindful(A, spread=two), mindful(B), work(B, 1, 1)))), "one host would be left, and hold two"
+
+
+@pytest.mark.parametrize(("zone", "moves"), [("za", True), ("zb", False)])
+def test_B07_a_pod_moves_within_the_zone_of_its_volume_and_of_those_it_wants_near(zone: str, moves: bool) -> None:
+    key = "topology.kubernetes.io/zone"
+    nodes = [ready(TWO[0], labels={key: "za"}), ready(TWO[1], labels={key: zone}), node("other", labels={key: "za"})]
+    base = pod("base", node="other", labels={"app": "base"}, owner_kind="Job")
+    reach = {"reach": ((NodeTerm((Expression(key, "In", ("za",)),)),),)}
+    near = {"near": (PodTerm(key, Others(("default",), (Expression("app", "In", ("base",)),))),)}
+    for rules in (reach, near):
+        found = planned(TWO, (mindful(A, **rules), work(B, 1), work(B, 1, 1), base), nodes=nodes)
+        assert going(found) == ([A] if moves else [])
+
+
+def test_B07_a_pod_stays_where_another_one_keeps_it_out_of_the_other_zone() -> None:
+    key = "topology.kubernetes.io/zone"
+    nodes = [ready(TWO[0], labels={key: "za"}), ready(TWO[1], labels={key: "zb"})]
+    keeper = work(B, 1, placement=Placement(apart=(PodTerm(key, Others(("default",), (Expression("app", "In", ("x",)),))),)))
+    assert not going(planned(TWO, (mindful(A), keeper), nodes=nodes))
+    assert going(planned(TWO, (work(A, 1, labels={"app": "y"}), keeper), nodes=nodes)) == [A]
 
 
 def test_L05_two_full_nodes_of_resource_claims_both_stay() -> None:

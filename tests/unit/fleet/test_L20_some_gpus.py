@@ -9,7 +9,7 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import GpuLoss, Placement, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import GpuLoss, Placement, Plan, Spread
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
 
 from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, specs
@@ -56,7 +56,7 @@ def test_L20_some_gpus_missing_are_replaced_only_by_policy() -> None:
 
 
 def test_L20_a_pod_that_must_not_move_keeps_a_node_with_some_gpus() -> None:
-    held = (pod(requests={"nvidia.com/gpu": 1}, placement=Placement(spread=True)),)
+    held = (pod(requests={"nvidia.com/gpu": 1}, placement=Placement(spread=(Spread("kubernetes.io/hostname", 1),))),)
     found = run(7, 8, at("12:20"), at("12:00"), pool=pool(gpu_loss_policy="Replace"), pods=held)
     assert not of(found, "destroy") and "hard topology spread" in str([one.detail for one in of(found, "report")])
 

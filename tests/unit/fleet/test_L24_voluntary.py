@@ -15,12 +15,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Action,
     CloudView,
     DisruptionBudget,
+    Expression,
     Observation,
     Phase,
     Placement,
     Plan,
     Pool,
     Specs,
+    Spread,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
@@ -42,7 +44,12 @@ REASONS = ("Empty", "Drifted", "Underutilized")
 _mostly_old = st.sampled_from([NOON - timedelta(minutes=30)] * 20 + [NOON - timedelta(minutes=5)])
 _rarely = st.sampled_from([False] * 7 + [True])
 _placements = st.sampled_from(
-    [Placement()] * 9 + [Placement(claims=True), Placement(unsupported="required podAffinity"), Placement(spread=True)]
+    [Placement()] * 9
+    + [
+        Placement(claims=True),
+        Placement(unsupported="required podAffinity with namespaceSelector"),
+        Placement(spread=(Spread("kubernetes.io/hostname", 1, (Expression("app", "DoesNotExist"),)),)),
+    ]
 )
 _marks = st.sampled_from([{}, {}, {}, {}, {}, {"tgp.io/do-not-disrupt": "true"}, {"tgp.io/idle-since": "2026-08-20T11:20:00Z"}])
 
@@ -216,4 +223,5 @@ def test_I17_nothing_that_can_wait_ends_under_a_claim_or_moves_what_may_fit_nowh
     for action in of(decide(world, asked, allow_mass_delete=True), "destroy"):
         here = [one for one in world.pods or () if one.node == action.name]
         assert action.reason != "Empty" or not any(one.placement.claims for one in here)
-        assert action.reason not in ("Drifted", "Underutilized") or not any(one.placement.unmovable for one in here)
+        assert action.reason != "Drifted" or not any(one.placement.unmovable for one in here)
+        assert action.reason != "Underutilized" or not any(one.placement.unjudged for one in here)

@@ -24,9 +24,11 @@ from ..claim_sync import Settled
 from ..cost import paid_hours
 from ..offers.ranking import select
 from ..plan_builder import Draft
+from ..scheduling import topology
 from ..scheduling.binpacking import Bin, fit, gpus, is_gpu, shown
 from ..scheduling.capacity import blocking, of_node, of_offer
 from ..scheduling.pending_pods import demand
+from ..scheduling.topology import Topology
 from . import expiration, idleness, voluntary
 from .drain_rules import Do
 
@@ -81,6 +83,11 @@ class OtherNodes:
         self._gpu_resources = draft.situation.settings.gpu_resources
         self._nodes: dict[str, Settled] = {}
         self._moved: dict[str, list[Pod]] = {}
+        self._going = {
+            settled.node.name
+            for name, settled in draft.settled.items()
+            if settled.node is not None and (name in draft.decisions or name in leaving)
+        }
         for name, settled in draft.settled.items():
             if name in draft.decisions or settled.claim.phase is not Phase.READY or settled.node is None or blocking(settled.node):
                 continue
@@ -104,8 +111,9 @@ class OtherNodes:
             return False
         least = min(asked, default=0)
         others = [place for name, place in self._bins.items() if self._free[name] >= least and name != node.name]
-        packing = fit(moving, others, self._gpu_resources)
-        if packing.left:
+        with_it, without_it = (self.around(node, moving, stays=stays) for stays in (True, False))
+        packing = fit(moving, others, self._gpu_resources, around=with_it)
+        if packing.left or (without_it is not None and fit(moving, others, self._gpu_resources, around=without_it).left):
             return False
         for pod in moving:
             target = packing.placed[pod.uid]
@@ -116,6 +124,16 @@ class OtherNodes:
         self._bins.pop(node.name, None)
         self._free.pop(node.name, None)
         return True
+
+    def around(self, node: Node, moving: t.Sequence[Pod], *, stays: bool) -> Topology | None:
+        """Who is where once these pods have left the node (L-40); None where that matters to none of them. ``stays``: the node is still there,
+        closed and empty, as it is while it is drained; else it is gone, with all that this run ends."""
+        situation = self._draft.situation
+        leaving = {pod.uid for pod in moving} | {pod.uid for pods in self._moved.values() for pod in pods}
+        standing = [pod for pod in situation.seen.pods or () if pod.uid not in leaving]
+        standing += [pod for pods in self._moved.values() for pod in pods]
+        gone = set() if stays else {node.name, *self._going}
+        return topology.around([one for one in situation.nodes or () if one.name not in gone], standing, moving)
 
     def _bin(self, name: str) -> Bin:
         settled = self._nodes[name]
@@ -183,7 +201,8 @@ class _Pool:
             return str(usage), too_dear
         if self.places.move(t.cast(Node, settled.node), moving):
             return f"{usage}; its pods fit on other nodes", ""
-        offer = instead(self.draft, self.pool, claim, moving)
+        without_it = self.places.around(t.cast(Node, settled.node), moving, stays=False)
+        offer = instead(self.draft, self.pool, claim, moving, without_it)
         if offer is None:
             return str(usage), "its pods do not fit on other nodes"
         saved = claim.price - (offer.price_hour or Decimal(0))
@@ -301,8 +320,9 @@ def saves(old: Decimal, new: Decimal, share: Decimal) -> bool:
     return new < old and old - new >= share * old
 
 
-def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> Offer | None:
-    """The cheapest offer that takes all the pods, is cheaper by the pool's share, and is no less firm; None without any."""
+def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod], around: Topology | None = None) -> Offer | None:
+    """The cheapest offer that takes all the pods, is cheaper by the pool's share, and is no less firm; None without any. ``around``: who is
+    where once the claim's node is gone."""
     node_class, situation = draft.situation.node_class(claim), draft.situation
     due = expiration.due(claim, pool)
     if pool.replace_cheaper <= 0 or node_class is None or (due is not None and (due - draft.now).total_seconds() < LEAST_LIFE):
@@ -317,7 +337,7 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> 
         if not situation.rented(offer.cloud) or (offer.spot and not claim.offer.spot):
             continue
         room = of_offer(offer, pool, node_class, situation.seen.cluster_id, True)
-        if not fit(moving, [room], situation.settings.gpu_resources).left:
+        if not fit(moving, [room], situation.settings.gpu_resources, around=around).left:
             return offer
     return None
 

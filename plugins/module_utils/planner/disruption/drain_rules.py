@@ -104,19 +104,21 @@ class PodDisposition:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
     """What may be lost: ``local_data`` in emptyDir volumes, ``unmanaged`` pods that nobody makes anew (always, for reasons that are
-    not voluntary), the place of ``unmovable`` pods, of which it is not known where else they could run. From ``holds_end`` on pods that
-    must not be disrupted are pods like others."""
+    not voluntary), the place of ``unmovable`` pods, of which it is not known where else they could run; ``placed``: another place
+    has been looked for by the rules that can be followed. From ``holds_end`` on pods that must not be disrupted are pods like others."""
 
     local_data: bool = True
     unmanaged: bool = False
     holds_end: datetime | None = None
     unmovable: bool = True
+    placed: bool = False
 
 
 def rules_of(reason: str, holds_end: datetime | None = None) -> Rules:
     """The rules for a reason. A node that is merely used too little costs nobody his local data, and a pod that may fit nowhere else
     stays where it is. What an idle node still holds is not work, so it is evicted."""
-    return Rules(local_data=reason != Reason.UNDERUTILIZED, holds_end=holds_end, unmovable=reason not in MOVES)
+    placed = reason == Reason.UNDERUTILIZED  # consolidation looks for a place for each pod, also by L-40
+    return Rules(local_data=not placed, holds_end=holds_end, unmovable=reason not in MOVES, placed=placed)
 
 
 def classify(pods: t.Iterable[Pod], mode: Mode, now: datetime, rules: Rules = Rules()) -> list[PodDisposition]:
@@ -139,7 +141,8 @@ def _disposition(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> PodDispos
     held = rules.holds_end is None or now < rules.holds_end
     if held and (hold := pod_hold(pod, now).why):
         return PodDisposition(pod, Do.BLOCK if mode is Mode.VOLUNTARY else Do.WAIT, f"hold: {hold}", critical)
-    if mode is Mode.VOLUNTARY and not rules.unmovable and (why := pod.placement.unmovable):
+    unknown = pod.placement.unjudged if rules.placed else pod.placement.unmovable
+    if mode is Mode.VOLUNTARY and not rules.unmovable and (why := unknown):
         return PodDisposition(pod, Do.BLOCK, f"{why}: where else it could run is not known", critical)
     if mode is Mode.VOLUNTARY and not pod.owner_kind and not (rules.unmanaged or safe):
         return PodDisposition(pod, Do.BLOCK, "unmanaged", critical)

@@ -21,6 +21,7 @@ from ..garbage_collection import document_gone
 from ..plan_builder import Draft, stronger
 from ..provisioning import gpu_health, node_conditions, service
 from . import emptiness, voluntary
+from .drain_rules import Do
 
 SCALE_DOWN_DELAY_AFTER_ADD: t.Final = 600  # seconds after the last machine of a pool was opened to pods
 Shape = tuple[str, int]
@@ -137,7 +138,7 @@ def remove_unused(draft: Draft) -> None:
         since = draft.unused.get(settled.claim.name)
         if pool is None or since is None:
             continue
-        if held := voluntary.against(draft, pool, settled, Reason.UNDERUTILIZED):
+        if held := voluntary.against(draft, pool, settled, Reason.UNDERUTILIZED) or _needs_a_look(draft, settled):
             _keep(draft, settled.claim, f"its GPUs are unused; {held}", Reason.UNDERUTILIZED)
         else:
             by_pool[pool.key].append(voluntary.Candidate(settled.claim, since))
@@ -150,6 +151,17 @@ def remove_unused(draft: Draft) -> None:
         lasts = {candidate.claim.name: (draft.now - candidate.idle_since).total_seconds() for candidate in candidates}
         wanted = [(claim, f"its GPUs are unused for {print_duration(lasts[claim.name])}") for claim in chosen.go]
         voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
+
+
+def _needs_a_look(draft: Draft, settled: Settled) -> str:
+    """Pods whose next place only a look at other pods and nodes would tell, which nobody takes for a node whose GPUs are unused."""
+    bound = [
+        disposition.pod
+        for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
+        if disposition.do is Do.EVICT and disposition.pod.placement.unmovable
+    ]
+    texts = [f"{pod.namespace}/{pod.name} ({pod.placement.unmovable}: where else it could run is not known)" for pod in bound]
+    return f"pods that must not be moved: {', '.join(texts)}" if texts else ""
 
 
 def _stays(draft: Draft, settled: Settled) -> bool:

@@ -66,7 +66,9 @@ def dispositions(draft: Draft, settled: Settled, reason: str) -> list[PodDisposi
     classified = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
     keepers = draft.situation.avoiding if reason in MOVES else ()
     return [
-        _avoided(disposition) if disposition.do is Do.EVICT and avoided(disposition.pod, keepers) else disposition
+        _avoided(disposition)
+        if disposition.do is Do.EVICT and avoided(disposition.pod, keepers, placed=reason == Reason.UNDERUTILIZED)
+        else disposition
         for disposition in classified
     ]
 

@@ -233,7 +233,7 @@ def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t
     def serves(offer: Offer) -> bool:
         rented = situation.rented(offer.cloud)
         room = of_offer(offer, pool, node_class, situation.seen.cluster_id, rented)
-        return not fit(pods, [room], situation.settings.gpu_resources).left
+        return not fit(pods, [room], situation.settings.gpu_resources, around=draft.around).left
 
     return serves
 

@@ -20,6 +20,7 @@ from ...model import Labels, Pod, Taint
 from ...model.labels import GPU_MEMORY_LABEL
 from ...model.resources import NEUTRAL_GPU, PARTIAL_GPU_PREFIXES
 from . import node_affinity
+from .topology import Topology
 
 #: how much memory each GPU has at least (the annotation GPU_MEMORY_LABEL of a pod): GiB, or with a unit (24Gi, 24576Mi)
 _AMOUNT = re.compile(r"\s*([0-9]{1,12})\s*(Mi|MiB|Gi|GiB)?\s*")
@@ -45,10 +46,12 @@ class Bin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Packing:
-    """``placed``: a pod's uid to the name of its bin. ``left``: pods that fit nowhere, in the order of packing."""
+    """``placed``: a pod's uid to the name of its bin. ``left``: pods that fit nowhere, in the order of packing. ``rooms``: the bins as they are
+    then, where it matters who is where."""
 
     placed: t.Mapping[str, str]
     left: tuple[Pod, ...]
+    rooms: tuple[Room, ...] = dataclasses.field(default=(), compare=False)
 
 
 def gpus(pod: Pod, gpu_resources: t.Collection[str]) -> int:
@@ -111,22 +114,31 @@ def lacks(requests: t.Mapping[str, int], free: t.Mapping[str, int | None]) -> st
 
 
 class Room:
-    """A bin that is being filled."""
+    """A bin that is being filled. ``around``: who else is where, if that matters; the bin becomes a part of it."""
 
-    def __init__(self, place: Bin) -> None:
+    def __init__(self, place: Bin, around: Topology | None = None) -> None:
         self.place = place
+        self.around = around
+        self._spot = place.node or place.name
+        if around is not None:
+            around.stand(self._spot, place.labels, place.taints)
         self.free = dict(place.free)
         self.pods: list[Pod] = list(place.pods)
         self.placed: list[Pod] = []
         self._apart = any(pod.placement.alone for pod in self.pods)
 
     def takes(self, pod: Pod) -> bool:
-        """Whether there is room for one more, of a pod that the place suits. Once it says no to a kind of pod it never says yes again."""
+        """Whether there is room for one more, of a pod that the place suits. Once it says no to a kind of pod it never says yes again, but
+        to one that minds who is around."""
         if lacks(pod.requests, self.free):
             return False
-        if not self._apart and not pod.placement.alone:
-            return True
-        return not any(node_affinity.keep_apart(pod, other) for other in self.pods)
+        if (self._apart or pod.placement.alone) and any(node_affinity.keep_apart(pod, other) for other in self.pods):
+            return False
+        return not self.refuses(pod)
+
+    def refuses(self, pod: Pod) -> str:
+        """Why the pods around keep this one off; empty when they do not."""
+        return "" if self.around is None else self.around.against(pod, self._spot)
 
     def add(self, pod: Pod) -> None:
         for name, amount in pod.requests.items():
@@ -136,23 +148,33 @@ class Room:
         self.pods.append(pod)
         self.placed.append(pod)
         self._apart = self._apart or bool(pod.placement.alone)
+        if self.around is not None:
+            self.around.add(pod, self._spot)
 
 
 class Queue:
     """Waiting pods in their order, those of one kind together: what one of a kind is refused, all of the kind are.
 
     ``barred``: a pod's uid to the pools (with the reason) that it must not go to. ``by_labels``: pods that stand somewhere keep others
-    away by labels, so these tell kinds apart."""
+    away by labels, so these tell kinds apart. ``around``: who is where, None = it matters to none of them. ``minding``: kinds to which it
+    does; what one of them is refused it may get once others have their place."""
 
     def __init__(
-        self, pods: t.Iterable[Pod], gpu_resources: t.Collection[str], barred: Barred | None = None, *, by_labels: bool = False
+        self,
+        pods: t.Iterable[Pod],
+        gpu_resources: t.Collection[str],
+        barred: Barred | None = None,
+        *,
+        by_labels: bool = False,
+        around: Topology | None = None,
     ) -> None:
         self.gpu_resources = gpu_resources
+        self.around = around
         self.pods = sorted(pods, key=lambda pod: rank(pod, gpu_resources))
         self.examples: list[Pod] = []
         self.barred: list[t.Mapping[str, str]] = []
         self.waiting: list[collections.deque[int]] = []
-        by_labels = by_labels or any(pod.placement.alone for pod in self.pods)
+        by_labels = by_labels or around is not None or any(pod.placement.alone for pod in self.pods)
         numbers: dict[tuple[t.Any, ...], int] = {}
         self.kind_of: list[int] = []
         for place, pod in enumerate(self.pods):
@@ -169,6 +191,15 @@ class Queue:
                 self.waiting.append(collections.deque())
             self.kind_of.append(number)
             self.waiting[number].append(place)
+        self.minding = self._minding(around) if around is not None else frozenset()
+
+    def _minding(self, around: Topology) -> frozenset[int]:
+        terms = {term for example in self.examples for term in example.placement.apart}
+        return frozenset(
+            number
+            for number, example in enumerate(self.examples)
+            if around.minds(example) or any(node_affinity.means(term.others, example) for term in terms)
+        )
 
     def gpus(self, pod: Pod) -> int:
         """How many GPUs one of the pods asks for."""
@@ -184,15 +215,16 @@ class Queue:
 
     def serve(self, room: Room, kinds: t.Iterable[int]) -> list[tuple[int, int]]:
         """Fill ``room`` by first fit with pods of ``kinds``, which it suits; the places and kinds of those that got in. Nobody leaves the
-        queue yet."""
+        queue yet. In a room that has others around, one that gets a place may be the one for which those waited that were refused."""
         heads = [(self.waiting[number][0], number) for number in kinds if self.waiting[number]]
         heapq.heapify(heads)
         served: list[tuple[int, int]] = []
         taken: collections.Counter[int] = collections.Counter()
+        refused: list[tuple[int, int]] = []
         while heads:
             place, number = heads[0]
             if not room.takes(self.pods[place]):
-                heapq.heappop(heads)
+                refused.append(heapq.heappop(heads))
                 continue
             room.add(self.pods[place])
             served.append((place, number))
@@ -201,33 +233,65 @@ class Queue:
                 heapq.heapreplace(heads, (self.waiting[number][taken[number]], number))
             else:
                 heapq.heappop(heads)
-        return served
+            while refused and room.around is not None:
+                heapq.heappush(heads, refused.pop())
+        return sorted(served)
 
     def remove(self, served: t.Iterable[tuple[int, int]]) -> None:
         """These wait no more. Of each kind they have to be the first ones, as :meth:`serve` and :meth:`head` give them."""
         for _place, number in served:
             self.waiting[number].popleft()
 
+    def restore(self, entries: t.Iterable[tuple[int, int]]) -> None:
+        """These wait again."""
+        for place, number in entries:
+            self.waiting[number] = collections.deque(sorted((*self.waiting[number], place)))
+
+    def settle(self, rooms: t.Sequence[Room]) -> dict[str, str]:
+        """Give those that mind who is around a place in rooms that suit them now, until none finds any: uid to the name of the place."""
+        settled: dict[str, str] = {}
+        found = True
+        while found:
+            found = False
+            for number in sorted(self.minding):
+                while self.waiting[number]:
+                    pod = self.pods[self.waiting[number][0]]
+                    room = next((room for room in rooms if not self.against(number, room.place) and room.takes(pod)), None)
+                    if room is None:
+                        break
+                    room.add(pod)
+                    self.waiting[number].popleft()
+                    settled[pod.uid] = room.place.name
+                    found = True
+        return settled
+
     def left(self) -> tuple[Pod, ...]:
         """Those that still wait, in their order."""
         return tuple(self.pods[place] for place in sorted(place for places in self.waiting for place in places))
 
 
-def fit(pods: t.Iterable[Pod], bins: t.Iterable[Bin], gpu_resources: t.Collection[str], barred: Barred | None = None) -> Packing:
+def fit(
+    pods: t.Iterable[Pod],
+    bins: t.Iterable[Bin],
+    gpu_resources: t.Collection[str],
+    barred: Barred | None = None,
+    around: Topology | None = None,
+) -> Packing:
     """Place each pod, in the order of packing, on the first bin that suits it and has room.
 
     ``bins`` are tried in the order given. ``barred`` as for :class:`Queue`. Pods keep apart as they ask, from those that are on a bin
-    already and from each other.
+    already and from each other; and as ``around`` says, if given, where bins have their place, too.
     """
     places = tuple(bins)
     apart = any(pod.placement.alone for place in places for pod in place.pods)
-    queue = Queue(pods, gpu_resources, barred, by_labels=apart)
-    rooms: list[Room | None] = [None] * len(places)
+    queue = Queue(pods, gpu_resources, barred, by_labels=apart, around=around)
+    world = None if around is None else around.copy()
+    rooms: list[Room | None] = [None if world is None else Room(place, world) for place in places]
     reached = [0] * len(queue.waiting)  # no bin before this one has anything for the kind
     suited = [-1] * len(queue.waiting)
     placed: dict[str, str] = {}
-    left: list[Pod] = []
-    for pod, number in zip(queue.pods, queue.kind_of, strict=True):
+    for at_pod, (pod, number) in enumerate(zip(queue.pods, queue.kind_of, strict=True)):
+        reached[number] = 0 if number in queue.minding else reached[number]
         while reached[number] < len(places):
             at = reached[number]
             if suited[number] == at or not queue.against(number, places[at]):
@@ -237,8 +301,9 @@ def fit(pods: t.Iterable[Pod], bins: t.Iterable[Bin], gpu_resources: t.Collectio
                 if room.takes(pod):
                     room.add(pod)
                     placed[pod.uid] = places[at].name
+                    queue.waiting[number].remove(at_pod)
                     break
             reached[number] += 1
-        else:
-            left.append(pod)
-    return Packing(placed, tuple(left))
+    filled = tuple(room for room in rooms if room is not None) if world is not None else ()
+    placed |= queue.settle(filled)
+    return Packing(placed, queue.left(), filled)

@@ -34,6 +34,7 @@ from ...model.labels import (
     REGION_LABEL,
     SPOT_LABEL,
     TOPOLOGY_REGION_LABEL,
+    TOPOLOGY_ZONE_LABEL,
 )
 from ...model.names import label_value
 from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
@@ -148,10 +149,12 @@ def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, s
 
 
 def asserted_labels(claim: Claim, pool: Pool | None, cluster_id: str, node: Node | None) -> dict[str, str]:
-    """What a node has to carry after it joined. Its instance type is the one that it came with, which a template may choose (S0-25)."""
+    """What a node has to carry after it joined. Its instance type is the one that it came with, which a template may choose (S0-25); so is
+    its zone, which may be known better elsewhere."""
     wanted = node_labels(claim, pool, cluster_id)
-    if node is not None and node.labels.get(INSTANCE_TYPE_LABEL) and INSTANCE_TYPE_LABEL not in (pool.labels if pool else {}):
-        wanted.pop(INSTANCE_TYPE_LABEL, None)
+    for key in (INSTANCE_TYPE_LABEL, TOPOLOGY_ZONE_LABEL):
+        if node is not None and node.labels.get(key) and key not in (pool.labels if pool else {}):
+            wanted.pop(key, None)
     return wanted
 
 
@@ -171,6 +174,7 @@ def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_i
         SPOT_LABEL: "true" if offer.spot else "false",
         INSTANCE_TYPE_LABEL: label_value(offer.instance_type),
         TOPOLOGY_REGION_LABEL: label_value(offer.cloud_region or offer.region),
+        TOPOLOGY_ZONE_LABEL: label_value(offer.cloud_region or offer.region),  # no cloud here has zones below its regions
     }
     return {key: value for key, value in marks.items() if value}
 

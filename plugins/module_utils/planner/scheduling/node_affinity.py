@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ...model import Expression, Labels, Others, Placement, Pod, Taint, Toleration
+from ...model import Expression, Labels, NodeTerm, Others, Placement, Pod, Taint, Toleration
 
 #: taints with these effects keep pods off; PreferNoSchedule does not
 KEEPS_OFF = ("NoSchedule", "NoExecute")
@@ -37,15 +37,23 @@ def against_labels(placement: Placement, labels: Labels, node: str = "") -> str:
     for key, value in placement.selector:
         if labels.get(key) != value:
             return f"selector {key}={value}"
-    if not placement.terms:
-        return ""
+    if placement.terms and not _one_holds(placement.terms, labels, node):
+        return f"affinity {' or '.join(_spoken(term.labels + term.fields) for term in placement.terms)}"
+    for terms in placement.reach:
+        if not _one_holds(terms, labels, node):
+            return f"persistent volume, reachable where {' or '.join(_spoken(term.labels + term.fields) for term in terms)}"
+    return ""
+
+
+def _one_holds(terms: t.Iterable[NodeTerm], labels: Labels, node: str) -> bool:
+    """Whether one of the alternatives holds; one without conditions matches nothing."""
     name = {"metadata.name": node} if node else {}
-    for term in placement.terms:
-        if not (term.labels or term.fields):
-            continue  # an alternative without conditions matches nothing
-        if all(holds(label, labels) for label in term.labels) and all(node and holds(field, name) for field in term.fields):
-            return ""
-    return f"affinity {' or '.join(_spoken(term.labels + term.fields) for term in placement.terms)}"
+    return any(
+        (term.labels or term.fields)
+        and all(holds(label, labels) for label in term.labels)
+        and all(node and holds(field, name) for field in term.fields)
+        for term in terms
+    )
 
 
 def against_taints(placement: Placement, taints: t.Iterable[Taint]) -> str:
@@ -58,19 +66,25 @@ def against_taints(placement: Placement, taints: t.Iterable[Taint]) -> str:
 
 def keep_apart(pod: Pod, other: Pod) -> bool:
     """Whether one of the two refuses the other on its node. Kubernetes asks both."""
-    return _meant(pod.placement.alone, other) or _meant(other.placement.alone, pod)
+    return any(means(those, other) for those in pod.placement.alone) or any(means(those, pod) for those in other.placement.alone)
 
 
-def avoided(pod: Pod, others: t.Iterable[Pod]) -> bool:
-    """Whether some other pod keeps this one out of its zone (or the like): then its next place is not for us to say."""
-    return any(other.uid != pod.uid and _meant(other.placement.avoids, pod) for other in others)
-
-
-def _meant(those: tuple[Others, ...], pod: Pod) -> bool:
+def avoided(pod: Pod, others: t.Iterable[Pod], *, placed: bool = False) -> bool:
+    """Whether some other pod keeps this one out of its zone (or the like): then its next place is not for us to say. ``placed``: rules that
+    can be followed to the letter are, by whoever looks for that place, and do not count here."""
     return any(
-        (not others.namespaces or pod.namespace in others.namespaces) and all(holds(each, pod.labels) for each in others.labels)
-        for others in those
+        other.uid != pod.uid
+        and (
+            any(means(those, pod) for those in other.placement.avoids)
+            or (not placed and any(means(term.others, pod) for term in other.placement.apart))
+        )
+        for other in others
     )
+
+
+def means(others: Others, pod: Pod) -> bool:
+    """Whether the pod is one of them."""
+    return (not others.namespaces or pod.namespace in others.namespaces) and all(holds(each, pod.labels) for each in others.labels)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

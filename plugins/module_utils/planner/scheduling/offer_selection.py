@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from ...model import Offer, Pod
 from .binpacking import Bin, Queue, Room, is_gpu, lacks
+from .topology import Topology
 
 PACKS = ("price", "fewest")  # what a pool may say of the offer it takes
 #: how much a reason says: one about a place that suits and is full says more than one about a place that never suits
@@ -37,10 +38,12 @@ class Purchase:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bought:
-    """``left``: pods that get no machine, in their order, each with the reason."""
+    """``left``: pods that get no machine, in their order, each with the reason. ``settled``: those that fit on a machine that there is once
+    another has been rented, by uid, with the name of the machine."""
 
     purchases: tuple[Purchase, ...]
     left: tuple[tuple[Pod, Reason], ...]
+    settled: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -49,8 +52,9 @@ class Shop:
 
     ``size``: how many GPUs a machine of an offer has for pods, ``room``: all that it has for them. ``per_gpu``: what is paid for each of
     so many used GPUs, the less the better. ``against``: why an offer must not be taken now, empty if it may; once it says no it goes on
-    saying no. ``taken`` is called for each purchase before the next is considered. ``closed``: the pool rents nothing in this run,
-    whatever is wanted. ``most``: it rents no more machines than that. ``fewest``: the offer that serves most GPUs goes first.
+    saying no. ``taken`` is called for each purchase before the next is considered, and names the machine. ``closed``: the pool rents
+    nothing in this run, whatever is wanted. ``most``: it rents no more machines than that. ``fewest``: the offer that serves most GPUs goes
+    first.
     """
 
     pool: str
@@ -59,7 +63,7 @@ class Shop:
     room: t.Callable[[Offer], Bin]
     per_gpu: t.Callable[[Offer, int], tuple[Decimal, ...]]
     against: t.Callable[[Offer], str]
-    taken: t.Callable[[Offer, tuple[Pod, ...]], None]
+    taken: t.Callable[[Offer, tuple[Pod, ...]], str]
     rented: t.Callable[[Offer], bool] = lambda _offer: True
     closed: str = ""
     why_none: str = "no offers"
@@ -67,41 +71,79 @@ class Shop:
     fewest: bool = False
 
 
-def buy(queue: Queue, shops: t.Sequence[Shop]) -> Bought:
-    """Rent until no pod waits that could be served. ``shops`` are tried in the order given; the queue is used up."""
-    counters = [_Counter(shop, queue) for shop in shops]
+def buy(queue: Queue, shops: t.Sequence[Shop], rooms: t.Sequence[Room] = ()) -> Bought:
+    """Rent until no pod waits that could be served. ``shops`` are tried in the order given; the queue is used up.
+
+    ``rooms``: the machines that there are, as :func:`binpacking.fit` left them, where it matters who is where: a new machine is a new place in
+    that world, so that pods which were refused are asked again."""
+    filled = list(rooms)
+    around = filled[0].around if filled else queue.around
+    counters = [_Counter(shop, queue, around) for shop in shops]
     purchases: list[Purchase] = []
+    settled: dict[str, str] = {}
     hopeless: dict[int, Reason] = {}
     left: list[tuple[int, int]] = []
     while (head := queue.head()) is not None:
         place, kind = head
-        served: list[tuple[int, int]] = []
+        chosen: _Choice | None = None
         for counter in counters if kind not in hopeless else ():
-            best = counter.best(kind)
-            if best is None:
+            chosen = counter.best(kind)
+            if chosen is None:
                 continue
-            offer, served = best
-            pods = tuple(queue.pods[number] for number, _kind in served)
-            purchases.append(Purchase(counter.shop.pool, offer, pods))
-            queue.remove(served)
-            counter.take(offer, pods)
+            pods = tuple(queue.pods[number] for number, _kind in chosen.served)
+            purchases.append(Purchase(counter.shop.pool, chosen.offer, pods))
+            queue.remove(chosen.served)
+            name = counter.take(chosen.offer, pods)
+            if around is not None:
+                room = Room(dataclasses.replace(chosen.place, name=name), around)
+                for pod in pods:
+                    room.add(pod)
+                filled.append(room)
+                settled |= _ask_again(queue, counters, hopeless, left, filled)
             break
-        if not served:
+        if chosen is None:
             reasons = [counter.reasons[kind] for counter in counters]
             hopeless.setdefault(
                 kind, max(reasons, key=lambda reason: reason.stage) if reasons else Reason(NEVER_SUITS, "", "there is no pool")
             )
             queue.remove([head])
             left.append((place, kind))
-    return Bought(tuple(purchases), tuple((queue.pods[place], hopeless[kind]) for place, kind in left))
+    return Bought(tuple(purchases), tuple((queue.pods[place], hopeless[kind]) for place, kind in sorted(left)), settled)
+
+
+def _ask_again(
+    queue: Queue,
+    counters: t.Iterable[_Counter],
+    hopeless: dict[int, Reason],
+    left: list[tuple[int, int]],
+    rooms: t.Sequence[Room],
+) -> dict[str, str]:
+    """After a purchase: pods to which it matters who is where wait anew, and go where they can go now."""
+    queue.restore(entry for entry in left if entry[1] in queue.minding)
+    left[:] = [entry for entry in left if entry[1] not in queue.minding]
+    for kind in queue.minding:
+        hopeless.pop(kind, None)
+        for counter in counters:
+            counter.reasons.pop(kind, None)
+    return queue.settle(rooms)
+
+
+class _Choice(t.NamedTuple):
+    """An offer, the room of its machine, and whom it serves."""
+
+    offer: Offer
+    place: Bin
+    served: list[tuple[int, int]]
 
 
 class _Counter:
-    """A shop with what was found out in it: whatever is refused once stays refused, since rooms and limits only get fuller."""
+    """A shop with what was found out in it: whatever is refused once stays refused, since rooms and limits only get fuller. ``around``: who is
+    where; pods to which that matters are asked again after each purchase."""
 
-    def __init__(self, shop: Shop, queue: Queue) -> None:
+    def __init__(self, shop: Shop, queue: Queue, around: Topology | None) -> None:
         self.shop = shop
         self.queue = queue
+        self._around = around
         self.reasons: dict[int, Reason] = {}
         self._left = shop.most
         self._bins: list[Bin | None] = [None] * len(shop.offers)
@@ -113,7 +155,7 @@ class _Counter:
         self._sizes = [shop.size(offer) for offer in shop.offers]
         self._largest = max(self._sizes, default=0)
 
-    def best(self, kind: int) -> tuple[Offer, list[tuple[int, int]]] | None:
+    def best(self, kind: int) -> _Choice | None:
         """The offer for the first pod of ``kind`` and whom it serves with it; None when there is none, with the reason noted."""
         shop = self.shop
         if kind in self.reasons:
@@ -123,14 +165,14 @@ class _Counter:
             self._none(kind, KNOWN if barred else FULL, barred or shop.closed or "max_launch_per_run")
             return None
         best: tuple[t.Any, ...] | None = None
-        chosen: tuple[Offer, list[tuple[int, int]]] | None = None
+        chosen: _Choice | None = None
         for bound, number in self._ordered():
             if best is not None and bound > best[0]:
                 break
             if number in self._refused or kind not in self._suits(number):
                 continue
             offer = shop.offers[number]
-            served = self.queue.serve(Room(self._bin(number)), self._suits(number))
+            served = self.queue.serve(self._empty(number), self._suits(number))
             if not served or served[0][1] != kind:
                 continue
             value = self._value(offer, number, sum(self.queue.gpus(self.queue.pods[place]) for place, _kind in served))
@@ -140,14 +182,14 @@ class _Counter:
             if refused:
                 self._refused[number] = refused
             else:
-                best, chosen = value, (offer, served)
+                best, chosen = value, _Choice(offer, self._bin(number), served)
         if chosen is None:
             self._why_not(kind)
         return chosen
 
-    def take(self, offer: Offer, pods: tuple[Pod, ...]) -> None:
+    def take(self, offer: Offer, pods: tuple[Pod, ...]) -> str:
         self._left = None if self._left is None else self._left - 1
-        self.shop.taken(offer, pods)
+        return self.shop.taken(offer, pods)
 
     def _value(self, offer: Offer, number: int, used: int) -> tuple[t.Any, ...]:
         """The less the better: price per used GPU (or, for the fewest machines, first the GPUs used), GPUs left over, the order of L-13.
@@ -175,6 +217,10 @@ class _Counter:
             made = self._bins[number] = self.shop.room(self.shop.offers[number])
         return made
 
+    def _empty(self, number: int) -> Room:
+        """The machine as it would be, in a copy of the world that it would come into."""
+        return Room(self._bin(number), None if self._around is None else self._around.copy())
+
     def _suits(self, number: int) -> frozenset[int]:
         """The kinds of pods that the offer's machine suits. Offers that differ in nothing any pod asks for are judged once."""
         suited = self._suited[number]
@@ -194,7 +240,7 @@ class _Counter:
 
     def _why_not(self, kind: int) -> None:
         """The first reason, of the offers that came furthest, in the order of L-13."""
-        pod, first, short = self.queue.examples[kind], "", ""
+        pod, first, short, apart = self.queue.examples[kind], "", "", ""
         for number in range(len(self.shop.offers)):
             place = self._bin(number)
             if kind not in self._suits(number):
@@ -205,8 +251,10 @@ class _Counter:
             elif number in self._refused:
                 self._none(kind, FULL, self._refused[number])
                 return
-        if short or first:
-            self._none(kind, TOO_SMALL if short else NEVER_SUITS, short or first)
+            elif kind in self.queue.minding:
+                apart = apart or self._empty(number).refuses(pod)
+        if apart or short or first:
+            self._none(kind, TOO_SMALL if apart or short else NEVER_SUITS, apart or short or first)
         else:
             self._none(kind, NO_OFFER, f"no offer: {self.shop.why_none}")
 
@@ -216,5 +264,6 @@ def _label_keys(queue: Queue) -> tuple[str, ...]:
     keys: set[str] = set()
     for pod in queue.examples:
         keys.update(key for key, _value in pod.placement.selector)
-        keys.update(label.key for term in pod.placement.terms for label in term.labels)
+        terms = (*pod.placement.terms, *(term for one_of in pod.placement.reach for term in one_of))
+        keys.update(label.key for term in terms for label in term.labels)
     return tuple(sorted(keys))

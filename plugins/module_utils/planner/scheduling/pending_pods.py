@@ -41,9 +41,8 @@ def demand(pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, n
     for pod in pods:
         if not waits(pod, settings) or pod.placement.scheduler not in schedulers:
             continue
-        why = "resource claims (DRA) are not supported" if pod.placement.claims else pod.placement.unsupported
-        if why:
-            unsupported.append((pod, why if pod.placement.claims else f"{why} is not supported"))
+        if why := _unsupported(pod):
+            unsupported.append((pod, why))
             continue
         bars = _bars(pod, pools, now, warnings)
         if bars:
@@ -54,6 +53,17 @@ def demand(pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, n
         barred,
         tuple(sorted(unsupported, key=lambda pair: _by_name(pair[0]))),
         tuple(sorted(warnings)),
+    )
+
+
+def _unsupported(pod: Pod) -> str:
+    """Why nobody here can say where the pod could run; empty when the rules of this collection can."""
+    if pod.placement.claims:
+        return "resource claims (DRA) are not supported"
+    if pod.placement.unsupported:
+        return f"{pod.placement.unsupported} is not supported"
+    return pod.placement.unplaceable or (
+        "its persistent volumes were not read, so where they can be reached is unknown" if pod.placement.volumes else ""
     )
 
 

@@ -19,8 +19,8 @@ from ..plan_builder import Draft
 from ..provisioning import launch_planner, service
 from ..provisioning.registration import drift, not_initialized
 from ..provisioning.reservations import LaunchCapacity
-from . import capacity, unschedulable_pods
-from .binpacking import Bin, Packing, Queue, fit, gpus, spare
+from . import capacity, topology, unschedulable_pods
+from .binpacking import Bin, Packing, Queue, Room, fit, gpus, spare
 from .existing_nodes import Place, places
 from .offer_selection import Shop, buy
 from .pending_pods import Demand, demand
@@ -39,13 +39,14 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
     draft.warnings.extend(asked.warnings)
     bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
     _add(bars, unschedulable_pods.remembered(draft, asked.pods))
+    draft.around = topology.around(situation.nodes or (), situation.seen.pods, asked.pods)
     _drop_unwanted(draft, asked, bars)
     launch_capacity = launch_planner.launch(draft, orphans, run_id)
     packed, there = _place(draft, asked, bars)
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
     if packed.left:
-        bought = _Buyer(draft, launch_capacity, run_id).buy(Queue(packed.left, resources, bars))
+        bought = _Buyer(draft, launch_capacity, run_id).buy(Queue(packed.left, resources, bars, around=draft.around), packed.rooms)
         placed |= bought[0]
         reasons = bought[1]
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
@@ -113,12 +114,12 @@ def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[
     ready = {place.claim.name: place for place in there if place.node is not None}
     pods = {pod.uid: pod for pod in asked.pods}
     while True:
-        packed = fit(asked.pods, [place.room for place in there], draft.situation.settings.gpu_resources, bars)
+        packed = fit(asked.pods, [place.room for place in there], draft.situation.settings.gpu_resources, bars, draft.around)
         on_ready = [(pods[uid], ready[name]) for uid, name in packed.placed.items() if name in ready]
         marked = {
             pod.uid: {place.claim.pool: why}
             for pod, place in on_ready
-            if (why := unschedulable_pods.mark(draft, pod, place.claim.pool))
+            if not _needs_others(draft, pod, place) and (why := unschedulable_pods.mark(draft, pod, place.claim.pool))
         }
         if not marked:
             break
@@ -126,6 +127,11 @@ def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[
     for pod, place in on_ready:
         draft.counted_on.setdefault(place.claim.name, f"{pod.namespace}/{pod.name}")
     return packed, there
+
+
+def _needs_others(draft: Draft, pod: Pod, place: Place) -> bool:
+    """Whether the pod can go there only once other pods, or machines, are where they shall be: that it still waits says nothing."""
+    return draft.around is not None and bool(draft.around.against(pod, place.room.node))
 
 
 def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> None:
@@ -143,7 +149,7 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -
     if not again:
         return
     there = [place.room for place in places(draft, unresumed=True)]
-    placed = fit(asked.pods, there, draft.situation.settings.gpu_resources, bars).placed
+    placed = fit(asked.pods, there, draft.situation.settings.gpu_resources, bars, draft.around).placed
     needed: dict[str, list[Pod]] = {}
     for pod in asked.pods:
         needed.setdefault(placed.get(pod.uid, ""), []).append(pod)
@@ -175,16 +181,18 @@ class _Buyer:
         self.launch_capacity = launch_capacity
         self.run_id = run_id
         self._placed: dict[str, str] = {}
+        self._around = draft.around
 
-    def buy(self, queue: Queue) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    def buy(self, queue: Queue, rooms: t.Sequence[Room]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
         """Uid to machine of those that get one, uid to pool and reason of all others."""
         situation = self.draft.situation
         classes = situation.specs.classes
         shops = [
             self._shop(pool, classes[pool.node_class]) for pool in situation.pools if not pool.request and pool.service is None
         ]
-        left = buy(queue, shops).left
-        return self._placed, {pod.uid: (reason.pool, reason.text) for pod, reason in left}
+        self._around = rooms[0].around if rooms else self._around
+        bought = buy(queue, shops, rooms)
+        return {**self._placed, **bought.settled}, {pod.uid: (reason.pool, reason.text) for pod, reason in bought.left}
 
     def _shop(self, pool: Pool, node_class: NodeClass) -> Shop:
         situation = self.draft.situation
@@ -224,19 +232,20 @@ class _Buyer:
         pods: tuple[Pod, ...],
         is_candidate: t.Callable[[Offer], bool],
         room: t.Callable[[str], Bin],
-    ) -> None:
+    ) -> str:
         resources = self.draft.situation.settings.gpu_resources
         needed = sum(gpus(pod, resources) for pod in pods)
 
         def serves(other: Offer) -> bool:
             large_enough = capacity.planned_gpus(other, pool) >= needed and is_candidate(other)
-            return large_enough and not fit(pods, [room(offer_key(other))], resources).left
+            return large_enough and not fit(pods, [room(offer_key(other))], resources, around=self._around).left
 
         rest = self.launch_capacity.take_this(offer, pool, node_class, serves)
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
         detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
         claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, "Demand", detail)
         self._placed.update({pod.uid: claim.name for pod in pods})
+        return claim.name
 
 
 # ---- how many GPUs are wanted, used, free, on their way and waited for, per pool
