@@ -326,6 +326,7 @@ def test_L19_marks_of_a_node_are_exactly_these(rig: Rig) -> None:
         "tgp.io/instance-id": machine.id,
         "node.kubernetes.io/instance-type": "gpu_1x_rtx6000",
         "topology.kubernetes.io/region": "us-west-1",
+        "topology.kubernetes.io/zone": "us-west-1",
         "team": "vision",
     }
     annotations = node["metadata"]["annotations"]
