@@ -21,8 +21,9 @@ from ..model.labels import (
     TOPOLOGY_ZONE_LABEL,
 )
 from ..model.resources import NVIDIA_GPU
+from ..units.values import whole
 from .client import Json, Kube
-from .pods import placement_of, whole
+from .pods import placement_of
 
 PATH = "/api/v1/nodes"
 #: domains whose labels, annotations and taints we may change, and the single foreign keys that the rules name

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 import typing as t
 from datetime import datetime
-from decimal import Decimal
 
 from ..core.clock import from_text
 from ..model import ContainerState, Expression, NodeTerm, Others, Placement, Pod, PodTerm, Spread, Toleration, TrialPod
@@ -29,6 +27,7 @@ from ..model.labels import (
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
 )
 from ..model.resources import GPU_RESOURCES, PARTIAL_GPU_PREFIXES
+from ..units.values import whole
 from .client import NAMESPACE, Json, Kube
 
 PATH = "/api/v1/pods"
@@ -374,31 +373,7 @@ def _same(keys: t.Iterable[str] | None, labels: t.Mapping[str, str], operator: s
     return tuple(Expression(key, operator, (labels[key],)) for key in keys or () if key in labels)
 
 
-# ---- Kubernetes quantities ("2", "500m", "16Gi") as whole numbers, and which resources are GPUs
-
-#: resources that are GPUs by default (L-3); nvidia.com/mig-* and nvidia.com/gpu.* (shared) always are
-
-_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i))?$")
-_SUFFIX = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
-}
-
-
-@functools.lru_cache(maxsize=4096)
-def whole(text: str, resource: str = "") -> int:
-    """The quantity as a whole number, rounded up: ``cpu`` in thousandths of a core, everything else in its own unit (memory: bytes,
-    GPUs: pieces). ValueError when it is not a quantity."""
-    match = _FORM.match(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a quantity")
-    number = Decimal(match[1] + (match[2] or "")) * _SUFFIX.get(match[3] or "", Decimal(1))
-    if resource == "cpu":
-        number *= 1000
-    return int(number.to_integral_value("ROUND_CEILING"))
+# ---- which resources are GPUs by default (L-3); nvidia.com/mig-* and nvidia.com/gpu.* (shared) always are
 
 
 def is_gpu(resource: str, names: tuple[str, ...] = GPU_RESOURCES) -> bool:

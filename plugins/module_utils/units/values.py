@@ -1,11 +1,12 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values as documents, annotations and answers write them (L-0), and back: durations and times, networks, money. Text in; seconds, aware UTC
-datetimes and Decimal out."""
+"""Values as documents, annotations and answers write them (L-0), and back: durations and times, networks, money, quantities. Text in; seconds,
+aware UTC datetimes and Decimal out."""
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import typing as t
@@ -125,3 +126,28 @@ def print_money(amount: Decimal) -> str:
     text = str(amount.quantize(FOUR_PLACES, rounding=ROUND_HALF_UP))
     whole, _, digits = text.partition(".")
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
+# ---- Kubernetes quantities ("2", "500m", "16Gi") as whole numbers
+
+_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i))?$")
+_SUFFIX = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def whole(text: str, resource: str = "") -> int:
+    """The quantity as a whole number, rounded up: ``cpu`` in thousandths of a core, everything else in its own unit (memory: bytes,
+    GPUs: pieces). ValueError when it is not a quantity."""
+    match = _FORM.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    number = Decimal(match[1] + (match[2] or "")) * _SUFFIX.get(match[3] or "", Decimal(1))
+    if resource == "cpu":
+        number *= 1000
+    return int(number.to_integral_value("ROUND_CEILING"))

@@ -16,8 +16,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import merged_taints
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import parse as parse_node
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import effective_requests, is_gpu, pods, reducer, whole
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import effective_requests, is_gpu, pods, reducer
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import whole
 
 GPU = "nvidia.com/gpu"
 

@@ -15,7 +15,7 @@ from ...kube.client import Json
 from ...kube.nodes import DAEMON_SETS, device_plugin_of, parse
 from ...kube.nodes import PATH as NODES
 from ...kube.pods import PATH as PODS
-from ...kube.pods import is_gpu, placement_of, pod_path, reducer, whole
+from ...kube.pods import is_gpu, placement_of, pod_path, reducer
 from ...model import Claim, Node, Pod
 from ...model.labels import (
     APP_NAME_LABEL,
@@ -28,6 +28,7 @@ from ...model.labels import (
 )
 from ...observe.context import Context
 from ...talos.images.nvidia import mismatches, needs_fabric_manager
+from ...units.values import whole
 from ..gpus.facts import ClusterGpus, DaemonPod, GpuDaemon, GpuNodeFacts, HostSystem, NodeSystem, PendingPod
 from ..gpus.node_checks import CDI_GEN, SOCKETS
 from .node import events_of_pod, waiting_of
