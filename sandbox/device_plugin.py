@@ -20,7 +20,7 @@ from .kube.daemon_sets import WITHOUT_PODS
 
 MANIFEST = pathlib.Path(__file__).parent / "device_plugin.yml"
 PATH = "/apis/apps/v1/daemonsets"
-_IMAGES = ("k8s-device-plugin", "gpu-operator")
+_IMAGES = ("k8s-device-plugin", "gpu-operator", "dra-driver")
 _OTHERS = ("feature-discovery", "mps")
 #: taints that the DaemonSet controller lets every pod of a DaemonSet tolerate
 _ALWAYS = ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
@@ -49,6 +49,7 @@ class Sharing:
 
     replicas: int = 1
     renamed: bool = False
+    dra: bool = False  # as devices of a DRA driver
 
 
 def runs_on(client: Client, name: str) -> bool:
@@ -73,6 +74,8 @@ def is_plugin(pod: Json) -> bool:
 
 def read_sharing(client: Client, pod: Json) -> Sharing:
     """By the configuration that the pod mounts, as it is now. KubeError 404 when it is not there: the pod cannot start then."""
+    if any("dra-driver" in one.get("image", "") for one in pod["spec"].get("containers") or []):
+        return Sharing(dra=True)
     for volume in pod["spec"].get("volumes") or []:
         if (source := volume.get("configMap")) and source.get("items"):
             path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{source['name']}"

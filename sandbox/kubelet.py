@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from . import dra_driver
 from .cluster import MERGE, STRATEGIC, Client, KubeError
 from .device_plugin import Sharing
 from .payload import Intent
@@ -129,15 +130,21 @@ def ready(client: Client, node: str, now: datetime) -> None:
     event(client, node, now, "NodeReady", f"Node {node} status is now: NodeReady")
 
 
-def offer_gpus(client: Client, node: str, gpus: int, sharing: Sharing = Sharing()) -> None:
-    """The device plugin has told the kubelet its GPUs."""
+def offer_gpus(client: Client, node: str, gpus: int, sharing: Sharing = Sharing(), *, model: str = "", memory_mib: int = 0) -> None:
+    """The device plugin has told the kubelet its GPUs, or the DRA driver has published them."""
+    if sharing.dra:
+        dra_driver.publish(client, node, gpus, model, memory_mib)
+        return
     shared = sharing.renamed and sharing.replicas > 1
     amounts = {GPU: None if shared else str(gpus * sharing.replicas), SHARED: str(gpus * sharing.replicas) if shared else None}
     patch_status(client, node, {"capacity": amounts, "allocatable": amounts})
 
 
 def lose_gpus(client: Client, node: str, sharing: Sharing) -> None:
-    """The device plugin has ended: what it offered stays in the capacity for a while, and nothing of it can be allocated."""
+    """The device plugin or DRA driver has ended: what a plugin offered stays in the capacity for a while, and cannot be allocated."""
+    if sharing.dra:
+        dra_driver.withdraw(client, node)
+        return
     patch_status(client, node, {"allocatable": {SHARED if sharing.renamed and sharing.replicas > 1 else GPU: "0"}})
 
 

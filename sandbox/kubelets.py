@@ -49,6 +49,8 @@ class Node:
     alive: bool = True
     since: int = 0  # counts silences, so that an old alarm is told from a new one
     gpus: int = 0  # known once the machine's driver has found them
+    model: str = ""
+    memory_mib: int = 0
     parts: t.Mapping[str, Behaviour] = dataclasses.field(default_factory=dict)
     trials: dict[str, int] = dataclasses.field(default_factory=dict)  # pods that tested it, each with its number
     ready: float = 0.0  # seconds of the world at which its kubelet began
@@ -106,11 +108,12 @@ class Kubelets:
         for pod in pods:
             self._look(pod)
 
-    def equip(self, name: str, gpus: int) -> device_plugin.Sharing | None:
+    def equip(self, name: str, gpus: int, model: str, memory_mib: int) -> device_plugin.Sharing | None:
         """The machine's driver has found its GPUs. How the pod of a device plugin that runs there shares them; None without one."""
         with self._lock:
             if name in self._nodes:
-                self._nodes[name].gpus = gpus
+                node = self._nodes[name]
+                node.gpus, node.model, node.memory_mib = gpus, model, memory_mib
             found = [
                 self._plugins[uid] for uid, pod in self._pods.items() if uid in self._plugins and pod["spec"]["nodeName"] == name
             ]
@@ -271,7 +274,7 @@ class Kubelets:
             with self._lock:
                 self._plugins[pod["metadata"]["uid"]] = sharing
             if node.gpus:
-                kubelet.offer_gpus(client, node.name, node.gpus, sharing)
+                kubelet.offer_gpus(client, node.name, node.gpus, sharing, model=node.model, memory_mib=node.memory_mib)
 
     def _try_out(self, pod: Json) -> None:
         """A pod that tests its node: what its machine makes of it, step by step."""

@@ -348,7 +348,8 @@ class Story(Obstacles):
         if self._machine.offer.gpu_count:
             sharing = self._device_plugin(intent, gpus)
             if sharing is not None:
-                kubelet.offer_gpus(client, intent.node_name, gpus, sharing)
+                offer = self._machine.offer
+                kubelet.offer_gpus(client, intent.node_name, gpus, sharing, model=offer.model, memory_mib=offer.memory_mib)
                 self._note("gpu", f"{kubelet.GPU}: {gpus * sharing.replicas}")
         self._note("done", "")
 
@@ -357,7 +358,11 @@ class Story(Obstacles):
         Node is gone."""
         cluster, kubelets, said = t.cast(Cluster, self._all.cluster), self._all.kubelets, False
         while True:
-            if kubelets is not None and (sharing := kubelets.equip(intent.node_name, gpus)) is not None:
+            if (
+                kubelets is not None
+                and (sharing := kubelets.equip(intent.node_name, gpus, self._machine.offer.model, self._machine.offer.memory_mib))
+                is not None
+            ):
                 return sharing
             try:
                 if device_plugin.runs_on(cluster.admin(), intent.node_name):

@@ -18,6 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
     PORT_OF_NODE,
     PORT_OF_SERVICE,
     PROBE_WAYS,
+    SLICED_DEVICES,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     GPU_MEMORY_LABEL,
@@ -274,6 +275,7 @@ _NODE_POOL: Rules = {
             at=".calendar.windows",
         ),
         *_nodes_only(inner=False),
+        rule("!has(self.draDriver) || !has(self.timeSlicing)", SLICED_DEVICES, at=".timeSlicing"),
         rule(
             f"!({_SERVES} && {has('disruption.idleProbe.port')})",
             PORT_OF_SERVICE,

@@ -36,7 +36,8 @@ KNOWN_GAPS: tuple[str, ...] = (
     "A list with resourceVersion always shows the newest state; resourceVersionMatch is ignored.",
     "Expired continue tokens bring no token to continue with.",
     "Taints of a node's conditions, token cleaning and taint eviction act within a fraction of a second.",
-    "The scheduler does not score or preempt, allocates no resource claim, and knows neither volumes nor ports.",
+    "The scheduler does not score or preempt, and knows neither volumes nor ports. It allocates whole devices to claims: no counters, shared "
+    "capacity, constraints, adminAccess, or extended resources backed by DRA.",
     "A PDB knows the replicas of Deployments, ReplicaSets and StatefulSets only, and an eviction refused for its precondition costs no budget.",
     "Events of events.k8s.io/v1 are created, read, watched and deleted there; they are changed, and selected by fields, in v1 only.",
     "Services get no cluster IP, events are not expired, and resource quotas and limit ranges do not exist.",

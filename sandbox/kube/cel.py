@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CEL, as far as validation rules of CustomResourceDefinitions use it: no arithmetic besides ``+``, no durations, quantities or addresses.
+"""CEL, as far as validation rules of CustomResourceDefinitions and selectors of devices use it: no arithmetic besides ``+``, no durations or
+addresses.
 
 A rule becomes a function of ``self``. What it cannot read is a SyntaxError, as the API server refuses such a definition. Costs are not
 estimated: only the real server can say that a rule is too dear.
@@ -9,9 +10,12 @@ estimated: only the real server can say that a rule is too dear.
 
 from __future__ import annotations
 
+import decimal
 import functools
 import re
 import typing as t
+
+from .quantity import quantity
 
 Scope = dict[str, t.Any]
 Run = t.Callable[[Scope], t.Any]
@@ -44,6 +48,27 @@ def compiled(text: str) -> t.Callable[[t.Any], t.Any]:
     parser = _Parser(text)
     run = parser.whole()
     return lambda value: run({"self": value})
+
+
+@functools.cache
+def selector(text: str) -> t.Callable[[t.Any], t.Any]:
+    """The function of ``device`` that a device selector is."""
+    run = _Parser(text).whole()
+    return lambda value: run({"device": value})
+
+
+class Ordered(t.NamedTuple):
+    """A quantity or a version: compared by methods, not by signs."""
+
+    value: t.Any
+
+
+def semver(text: str) -> Ordered:
+    """A version; Fault for what is none."""
+    parts = text.split(".")
+    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+        raise Fault(f"{text} is not a semantic version")
+    return Ordered(tuple(map(int, parts)))
 
 
 class _Parser:
@@ -195,6 +220,8 @@ class _Parser:
             self._need(")")
             return lambda scope: _macro(name, [(one, test, {**scope, variable: one}) for one in _listed(run(scope))])
         arguments = self._arguments(")")
+        if name in _COMPARES:
+            return lambda scope: _compare(name, run(scope), *(argument(scope) for argument in arguments))
         if name not in _METHODS:
             raise SyntaxError(f"no method {name} in {self._text}")
         return lambda scope: _METHODS[name](_text(run(scope)), *(argument(scope) for argument in arguments))
@@ -320,7 +347,35 @@ def _string(value: t.Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-_FUNCTIONS: dict[str, t.Callable[..., t.Any]] = {"size": len, "string": _string, "int": int, "double": float, "type": type}
+_COMPARES: dict[str, t.Callable[[t.Any, t.Any], t.Any]] = {
+    "compareTo": lambda one, other: int(one > other) - int(one < other),
+    "isGreaterThan": lambda one, other: one > other,
+    "isLessThan": lambda one, other: one < other,
+}
+
+
+def _compare(name: str, one: t.Any, other: t.Any) -> t.Any:
+    if not isinstance(one, Ordered) or not isinstance(other, Ordered) or type(one.value) is not type(other.value):
+        raise Fault("no such overload")
+    return _COMPARES[name](one.value, other.value)
+
+
+def _quantity(text: str) -> Ordered:
+    try:
+        return Ordered(decimal.Decimal(quantity(text)))
+    except ValueError as error:
+        raise Fault(str(error)) from error
+
+
+_FUNCTIONS: dict[str, t.Callable[..., t.Any]] = {
+    "size": len,
+    "string": _string,
+    "int": int,
+    "double": float,
+    "type": type,
+    "quantity": _quantity,
+    "semver": semver,
+}
 _METHODS: dict[str, t.Callable[..., t.Any]] = {
     "matches": _matches,
     "startsWith": str.startswith,

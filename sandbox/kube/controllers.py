@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from .auth import Call, expired
 from .daemon_sets import DaemonSets
 from .disruption import Budgets
+from .dynamic_resources import CLAIMS, CLASSES, SLICES, TEMPLATES, ClaimController
 from .meta import moment, timestamp
 from .nodes import ready
 from .parts import Parts
@@ -41,13 +42,14 @@ class Controllers:
         self._scheduler = Scheduler(api)
         self._call = Call(api.identity("system:kube-controller-manager", ["system:masters"]), "kube-controller-manager")
         self._daemon_sets = DaemonSets(api, self._call)
+        self._claims = ClaimController(api, self._call)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._silent: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # nodes that pods name and that do not exist: since when
         self._tainted: dict[tuple[str, str, str], datetime] = {}  # NoExecute taints without a time: since when
         self._next_look = 0.0
-        self._seen = (-1, -1, -1)
+        self._seen: tuple[int, ...] = ()
 
     def start(self) -> None:
         if self._thread is None:
@@ -75,9 +77,9 @@ class Controllers:
                     store.changed.wait(_PERIOD)
             self._stop.wait(_PAUSE)
 
-    def _revisions(self) -> tuple[int, int, int]:
-        table = self._api.store.table
-        return table(("", "pods")).revision, table(("", "nodes")).revision, table(("apps", "daemonsets")).revision
+    def _revisions(self) -> tuple[int, ...]:
+        watched = (("", "pods"), ("", "nodes"), ("apps", "daemonsets"), CLAIMS, TEMPLATES, CLASSES, SLICES)
+        return tuple(self._api.store.table(key).revision for key in watched)
 
     def run_once(self) -> None:
         """One round of everything."""
@@ -85,6 +87,7 @@ class Controllers:
         changed = before != self._seen
         if changed:
             self._daemon_sets.run_once()
+            self._claims.run_once()
             self._scheduler.run_once()
             self._budgets()
             self._seen = before

@@ -12,6 +12,7 @@ from .auth import Call
 from .crd import CustomKinds, CustomObjects
 from .csr import Requests
 from .disruption import Budgets
+from .dynamic_resources import CLAIMS, TEMPLATES, ResourceClaims, ResourceClaimTemplates
 from .events import Events
 from .nodes import Leases, Nodes
 from .parts import Kind, Parts
@@ -99,6 +100,8 @@ _OWN: dict[tuple[str, str], type[Kind]] = {
     ("policy", "poddisruptionbudgets"): Budgets,
     ("certificates.k8s.io", "certificatesigningrequests"): Requests,
     ("apiextensions.k8s.io", "customresourcedefinitions"): CustomKinds,
+    CLAIMS: ResourceClaims,
+    TEMPLATES: ResourceClaimTemplates,
 }
 
 

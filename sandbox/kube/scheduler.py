@@ -11,6 +11,7 @@ import json
 import typing as t
 
 from .auth import Call
+from .dynamic_resources import CLAIMS, CLASSES, SLICES, Allocator
 from .meta import timestamp
 from .neighbours import Neighbours, minds_others, selects, tolerates
 from .nodes import UNSCHEDULABLE, ready
@@ -77,8 +78,6 @@ class Place:
             return "node(s) were not ready"
         if not selects(pod, self.node):
             return "node(s) didn't match Pod's node affinity/selector"
-        if pod["spec"].get("resourceClaims"):  # no driver publishes devices here: a pod with claims runs where a test binds it
-            return "cannot allocate all claims"
         for name, amount in need.items():
             if amount > 0 and amount > free.get(name, _NOTHING):
                 return "Too many pods" if name == "pods" else f"Insufficient {name}"
@@ -94,7 +93,7 @@ def _likeness(pod: Json, need: Amounts) -> str:
         spec.get("topologySpreadConstraints"),
         spec.get("volumes"),
         pod["metadata"].get("labels"),
-        bool(spec.get("resourceClaims")),
+        spec.get("resourceClaims"),
     ]
     return json.dumps(
         [asked, spec.get("nodeSelector"), around, spec.get("tolerations"), pod["metadata"]["namespace"]], sort_keys=True
@@ -106,19 +105,20 @@ class Scheduler:
 
     def __init__(self, api: Parts) -> None:
         self._api = api
+        self._allocator = Allocator(api)
         self._call = Call(api.identity("system:kube-scheduler", ["system:masters"]), "kube-scheduler")
-        self._seen: tuple[int, list[Place]] = (-1, [])
+        self._seen: tuple[tuple[int, ...], list[Place]] = ((), [])
 
     def run_once(self) -> int:
         """How many pods were bound. Nothing is done when nothing that matters changed (a heartbeat does not)."""
         store = self._api.store
         with store.lock:
-            revision = store.table(("", "pods")).revision
+            revision = tuple(store.table(key).revision for key in (("", "pods"), CLAIMS, CLASSES, SLICES))
             pods = [item.obj for item in store.table(("", "pods")).select()]
             places = [Place.of(item.obj) for item in store.table(("", "nodes")).select()]
             keys = [("", "persistentvolumeclaims"), ("", "persistentvolumes"), ("storage.k8s.io", "storageclasses")]
             claims, persistent, classes = ([item.obj for item in store.table(key).select()] for key in keys)
-            revision += sum(store.table(key).revision for key in keys)
+            revision += tuple(store.table(key).revision for key in keys)
         waiting = [pod for pod in pods if self._waits(pod)]
         if not waiting or self._seen == (revision, places):
             return 0
@@ -134,6 +134,7 @@ class Scheduler:
         standing = [pod for pod in pods if phase(pod) not in FINISHED]
         around = Neighbours(standing, {place.name: place.node for place in places})
         volumes = Volumes(claims, persistent, classes, (pod for pod in standing if pod["spec"].get("nodeName")))
+        self._allocator = Allocator(self._api)
         return sum(self._place(pod, places, free, around, volumes, hopeless) for pod in waiting)
 
     @staticmethod
@@ -153,6 +154,9 @@ class Scheduler:
         hopeless: dict[str, dict[str, int]],
     ) -> bool:
         need = requests(pod)
+        claims = self._allocator.claims_of(pod)
+        if claims is None:  # stopped before scheduling begins, without a word on the pod
+            return False
         likeness = _likeness(pod, need)
         if likeness in hopeless and not minds_others(pod):  # room only shrinks while pods are placed
             self._explain(pod, len(places), hopeless[likeness])
@@ -163,6 +167,8 @@ class Scheduler:
             reason = (
                 place.obstacle(pod, need, free[place.name]) or volumes.obstacle(pod, place.node) or around.obstacle(pod, place.name)
             )
+            if reason is None and claims:
+                reason = self._allocator.obstacle(claims, place.name)
             if reason is not None:
                 why[reason] = why.get(reason, 0) + 1
                 continue
@@ -175,6 +181,8 @@ class Scheduler:
         metadata = pod["metadata"]
         strategy = self._api.strategies(self._api.registry.of("pods"))
         try:
+            if claims:
+                self._allocator.take(pod, claims, best[1], self._call)
             if isinstance(strategy, Pods):
                 strategy.bind(metadata["namespace"], metadata["name"], {"target": {"name": best[1]}}, self._call)
         except Refusal:  # deleted or bound meanwhile

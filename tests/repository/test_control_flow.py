@@ -179,7 +179,10 @@ CLOSED = "a word of a closed list or a key, looked up as it stands there"
 #: what was looked at: (file below plugins/, words) and why they may be looked for; a name in capitals stands for itself
 REVIEWED = {
     ("module_utils/diagnosis/evidence/node.py", "connection refused"): OTHERS,
-    ("module_utils/diagnosis/evidence/ssh_node.py", "==exit "): "a line that our script prints on the node, and its reader looks for",
+    (
+        "module_utils/diagnosis/evidence/ssh_node.py",
+        "==exit ",
+    ): "a line that our script prints on the node, and its reader looks for",
     ("module_utils/diagnosis/evidence/ssh_node.py", "GPU "): OTHERS,
     ("module_utils/diagnosis/evidence/ssh_node.py", "_PART"): "a line that our script prints on the node, and its reader looks for",
     ("module_utils/diagnosis/join.py", "50001"): CONSOLE,

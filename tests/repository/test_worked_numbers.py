@@ -23,6 +23,7 @@ NUMBERED = (
     "35",
     "36",
     "37",
+    "38",
     "40",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))

@@ -79,6 +79,11 @@
 {{- else }}{{ or (contains "\"idleSignal\":\"utilization\"" $text) (contains "\"idleSignal\":\"both\"" $text) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.readsDevices" -}}
+{{- if kindIs "bool" .Values.rbac.devices }}{{ .Values.rbac.devices }}
+{{- else }}{{ contains "\"draDriver\":" (toJson .Values.documents.inline) }}{{ end }}
+{{- end }}
+
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
@@ -88,6 +93,7 @@
 {{- if eq (include "tgp.fromCluster" .) "true" }}{{ $features = append $features "objects" }}{{ end }}
 {{- if eq (include "tgp.tests" .) "true" }}{{ $features = append $features "acceptance" }}{{ end }}
 {{- if eq (include "tgp.readsUtilization" .) "true" }}{{ $features = append $features "utilization" }}{{ end }}
+{{- if eq (include "tgp.readsDevices" .) "true" }}{{ $features = append $features "devices" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}
 {{- end }}

@@ -52,7 +52,7 @@ from ..units.values import print_duration
 from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, mirrors, own_regions, share, template_text
 from .reading import Reader, taints
 from .schemas import DAYS
-from .service import check_clouds, lanes, service
+from .service import SLICED_DEVICES, check_clouds, lanes, service
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
@@ -108,9 +108,7 @@ def node_pool(
         registration_timeout=reader.duration_or_never(
             spec.get("registrationTimeout"), "spec.registrationTimeout", None, never=False
         ),
-        unhealthy_timeout=reader.duration(spec["unhealthyTimeout"], "spec.unhealthyTimeout", 0)
-        if "unhealthyTimeout" in spec
-        else None,
+        unhealthy_timeout=reader.duration_or_never(spec.get("unhealthyTimeout"), "spec.unhealthyTimeout", None, never=False),
         unhealthy_conditions=unhealthy_conditions(spec, reader),
         calendar=calendar(spec.get("calendar"), reader, limits.get("maxNodes")),
         gpu_wait=spec.get("gpuWait", "all"),
@@ -291,10 +289,13 @@ def check_marks(template: Spec, reader: Reader) -> None:
 def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
     """The Pool's fields that they give, by name."""
     sliced = spec.get("timeSlicing") or {}
+    if "draDriver" in spec and sliced:
+        reader.fault("spec.timeSlicing", SLICED_DEVICES)
     return {
         "pack": spec.get("pack", "price"),
         "schedulers": tuple(spec.get("schedulers", ())),
         "scale_up_delay": reader.duration(spec.get("scaleUpDelay"), "spec.scaleUpDelay", 0),
+        "dra_driver": spec.get("draDriver", ""),
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
     }

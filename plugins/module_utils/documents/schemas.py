@@ -13,6 +13,7 @@ import json
 import pathlib
 import typing as t
 
+from ..model.devices import GPU_DRIVER
 from ..model.labels import API_VERSION
 from ..model.reasons import Reason
 from ..planner.cost.budgets import ACTIONS
@@ -30,6 +31,7 @@ POLICIES = ("WhenIdle", "WhenEmpty", "WhenUnderutilized", "WhenEmptyOrUnderutili
 BACKENDS = ("tailscale", "wireguard", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
+DRA_DRIVERS = (GPU_DRIVER,)
 ACCEPTANCE_TESTS = ("vectoradd",)
 ACCEPTANCE_GPUS = ("all", "one")
 ORPHANED_POLICIES = ("Drain", "Keep")
@@ -416,6 +418,9 @@ NODE_POOL = _document(
             "drainTimeout": _DURATION,
             "registrationTimeout": _DURATION,
             "terminationGracePeriod": _DURATION,
+            "draDriver": _said(
+                {"enum": list(DRA_DRIVERS)}, "the DRA driver that offers the GPUs of these nodes, in place of a device plugin"
+            ),
             "gpuWait": _said({"enum": list(GPU_WAITS)}, "how many of its GPUs a node must show to be usable"),
             "acceptance": _ACCEPTANCE,
             "pack": _said({"enum": list(PACKS)}, "which machine is taken for waiting pods"),

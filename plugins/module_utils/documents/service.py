@@ -28,6 +28,7 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "drainTimeout": "a service has no pods that would have to leave",
     "terminationGracePeriod": "a service has no pods that could hold it",
     "gpuWait": "a service is complete when its health path answers",
+    "draDriver": "a service has no Node that could show devices",
     "acceptance": "no pod runs on a service, so none can test it",
     "unhealthyConditions": "a service has no Node that could show conditions or taints",
     "pack": "no pod runs on a service",
@@ -38,6 +39,7 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
 PROBE_WAYS = "needs exactly one of url (a path of the service or node) and command (run on the controller)."
 PORT_OF_SERVICE = "is for nodes: a service is asked on its healthPort. Remove it."
 PORT_OF_NODE = "goes with url, and with nothing else: on which port of the node it is asked. Give both, or none."
+SLICED_DEVICES = "is of device plugins, and draDriver says that a DRA driver offers the GPUs. Remove one of them."
 IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 

@@ -21,6 +21,7 @@ OBJECTS = "objects"
 SERVICES = "services"
 ACCEPTANCE = "acceptance"
 UTILIZATION = "utilization"
+DEVICES = "devices"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -30,6 +31,7 @@ FEATURES = {
     SERVICES: "pools of services, in the namespace of each",
     ACCEPTANCE: "pools and requests whose new nodes have to pass an acceptance test",
     UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
+    DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
 
@@ -185,10 +187,16 @@ _UTILIZATION = Need(
     UTILIZATION,
 )
 
+_DEVICES = Need(
+    "see what pods ask of DRA drivers, and which devices nodes have",
+    tuple(Right("list", kind, "resource.k8s.io") for kind in ("deviceclasses", "resourceclaims", "resourceslices")),
+    DEVICES,
+)
+
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION)
+_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
@@ -207,10 +215,11 @@ _EVERYTHING = (
     _TEST,
     _UTILIZATION,
     _REACH,
+    _DEVICES,
 )
 
 NEEDS: dict[str, tuple[Need, ...]] = {
-    "status": (*_LOOK, _EXPORTERS, _UTILIZATION),
+    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES),
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
@@ -222,7 +231,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
     "release": (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _LOCK, _DOCUMENTS, _STATUS, _HOLD),
     "adopt": (*_RUN, *_LOOK),
-    "reap": (*_TERMINATE, _UTILIZATION, _REACH),
+    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH),
     "destroy": _TERMINATE,
     "provision": _EVERYTHING,
     "autoscale": _EVERYTHING,
@@ -252,6 +261,7 @@ def pool_features(pools: t.Iterable[Pool]) -> set[str]:
     for pool in pools:
         found |= {ACCEPTANCE} if pool.acceptance is not None else set()
         found |= {UTILIZATION} if pool.idle_signal != "pods" else set()
+        found |= {DEVICES} if pool.dra_driver else set()
     return found
 
 

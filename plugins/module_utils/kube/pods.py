@@ -29,6 +29,7 @@ from ..model.labels import (
 from ..model.resources import GPU_RESOURCES, PARTIAL_GPU_PREFIXES
 from ..units.values import whole
 from .client import NAMESPACE, Json, Kube
+from .resource_claims import claims_of_pod
 
 PATH = "/api/v1/pods"
 _NOTHING: t.Mapping[str, t.Any] = {}
@@ -109,6 +110,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         waiting=waiting,
         waiting_why=waiting_why,
         placement=placement_of(spec, meta["namespace"], meta.get("labels") or _NOTHING, meta["name"]),
+        claims=claims_of_pod(spec, status) if spec.get("resourceClaims") or "extendedResourceClaimStatus" in status else (),
     )
 
 

@@ -45,8 +45,8 @@ class Expected:
 
     ``missing`` says what a Node still lacks (empty = complete). ``launched`` None: a Node of any age is right; ``returns``: the machine
     keeps its Node while it is off, so an old Node is right once it is Ready. ``wrong`` says why a Node will never do (empty = it may);
-    that ends the wait for it. ``token`` is the id of the bootstrap token whose certificate request the wait answers, "" where the cluster
-    does: approved for ``name``, denied for anything else, which ends the wait, too.
+    that ends the wait for it. ``again``: it may be complete without a change of the Node. ``token`` is the id of the bootstrap token whose
+    certificate request the wait answers, "" where the cluster does: approved for ``name``, denied for anything else, which ends the wait, too.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Expected:
     returns: bool = False
     wrong: t.Callable[[Node], str] = _nothing_wrong
     token: str = ""
+    again: bool = False
 
 
 @dataclasses.dataclass
@@ -113,10 +114,6 @@ def wait_for(
 def is_older(node: Node, launched: datetime) -> bool:
     """True for a Node that is too old to be that of a machine launched then."""
     return node.created < launched - _OLDER
-
-
-def _is_waiting(node: Node | None) -> bool:
-    return node is not None and not node.ready
 
 
 class NodeWait:
@@ -380,7 +377,7 @@ class NodeWait:
 
     def _look(self, pool: ThreadPoolExecutor) -> None:
         """Ask clouds and mesh beside the waiting: a slow answer of theirs must not hide a node that is Ready."""
-        waiting = {self._expected[claim].name for claim in self._open if _is_waiting(self._outcomes[claim].node)}
+        waiting = {self._expected[claim].name for claim in self._open if self._is_waiting(claim)}
         with self._changed:
             self._fresh |= self._again | waiting  # whether a Node will never do may be a matter of time
         self._again.clear()
@@ -388,6 +385,10 @@ class NodeWait:
         if claims and self._looking is None:
             self._looking = pool.submit(self._gather, claims)
             self._looking.add_done_callback(self._wake)
+
+    def _is_waiting(self, claim: str) -> bool:
+        node = self._outcomes[claim].node
+        return node is not None and (self._expected[claim].again or not node.ready)
 
     def _gather(self, claims: list[str]) -> _Look:
         by_claim = {claim: self._evidence(claim) for claim in claims}

@@ -98,6 +98,7 @@ class Limits:
     idle_window: int = IDLE_WINDOW
     idle_probed: bool = False
     unhealthy_conditions: tuple[UnhealthyCondition, ...] = ()
+    dra_driver: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
+from .devices import DeviceRequest, DeviceRoom, PodClaim
 from .names import Labels
 
 # ---- where a pod may run, as it says itself: selectors, tolerations, and how it gets on with other pods
@@ -81,7 +82,8 @@ class Placement:
     ``claims``: it asks for devices by resource claims. ``scheduler`` places it. ``spread``, ``near`` (all of its terms) and ``apart`` (none of
     them, over more than one node) have to hold. ``volumes`` are the persistent volume claims that it uses, as long as nobody has read where
     they can be reached; then ``reach`` says it: of each entry one term has to hold, or ``unplaceable`` why no node serves them. ``avoids``:
-    pods that it keeps away from by rules that cannot be followed to the letter (part of what ``unsupported`` names).
+    pods that it keeps away from by rules that cannot be followed to the letter (part of what ``unsupported`` names). ``devices``:
+    what its claims ask for, once that has been looked up.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -99,6 +101,7 @@ class Placement:
     apart: tuple[PodTerm, ...] = ()
     reach: tuple[tuple[NodeTerm, ...], ...] = ()
     unplaceable: str = ""
+    devices: tuple[DeviceRequest, ...] = ()
 
     @property
     def minds_others(self) -> bool:
@@ -151,7 +154,8 @@ class NodeCondition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A Kubernetes Node. ``ready`` None = condition Unknown or absent; ``ready_since`` = its last transition. ``conditions`` are the others."""
+    """A Kubernetes Node. ``ready`` None = condition Unknown or absent; ``ready_since`` = its last transition. ``conditions`` are the others.
+    ``devices``: the GPUs that a DRA driver offers on it, None = none does; they are in ``allocatable``, too."""
 
     name: str
     uid: str
@@ -169,6 +173,7 @@ class Node:
     kubelet_version: str = ""
     resource_version: str = ""
     conditions: tuple[NodeCondition, ...] = ()
+    devices: DeviceRoom | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,7 +192,9 @@ class Pod:
 
     ``owner_kind`` and ``owner_api`` are those of the controlling owner, empty without one. ``finished`` is the latest end of a
     container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it. ``waiting`` is
-    the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it.
+    the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it. ``claims``: its ResourceClaims;
+    ``claims_problem``: why what they ask for cannot be judged, empty = it can, None = nobody looked. ``follows``: the uid of a pod that has to
+    run on the same node, and that asks for what both need.
     """
 
     namespace: str
@@ -212,6 +219,9 @@ class Pod:
     waiting: str = ""
     waiting_why: str = ""
     placement: Placement = Placement()
+    claims: tuple[PodClaim, ...] = ()
+    claims_problem: str | None = None
+    follows: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

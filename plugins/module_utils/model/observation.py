@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from .claims import Claim, DamagedClaim
 from .cluster import DevicePlugins, MadeToken, Node, Pod
+from .devices import DynamicResources
 from .mesh import Device, MeshKey
 from .offers import Extra, Instance, Offer
 from .spec import Ledger, Pause
@@ -96,6 +97,7 @@ class Observation:
         default_factory=dict
     )  # findings or blocklist, and why it could not be read
     device_plugins: DevicePlugins | None = None  # None = not looked at
+    dynamic: DynamicResources | None = None  # None = not looked at; ``nodes`` and ``pods`` hold what follows of it
     generations: tuple[str, ...] = ()  # of our record store, the current one first (planner/garbage_collection/ownership.py)
     offers_read: bool = True  # False = no cloud was asked for its offers
     pauses: tuple[Pause, ...] = ()  # of the record beside the claims

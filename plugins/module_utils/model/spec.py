@@ -238,6 +238,7 @@ class Pool:
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
     ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
+    ``dra_driver``: the DRA driver that offers the GPUs of its nodes, empty = a device plugin does.
     ``surge``: a machine that drifted or expires is replaced before it goes. ``acceptance``: None = new nodes are not tested.
     ``unhealthy_conditions``: its own entries; they go before those that hold for every pool (L-37).
     ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
@@ -292,6 +293,7 @@ class Pool:
     scale_up_delay: int = 0
     slices: int = 1
     slices_renamed: bool = False
+    dra_driver: str = ""
     replicas: int | None = None
     orphaned_policy: str = "Drain"
     source: str = ""

@@ -24,13 +24,16 @@ from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
 from ..kube.needed_rights import OBJECTS, TOKENS, WHOLE, pool_features, record_features, rights_of
+from ..kube.nodes import nodes
 from ..kube.rbac import Right
+from ..kube.resource_claims import device_slices
 from ..metrics.publish import Recorder, attend
-from ..model import NodeClass, Pool, Specs, SpendingBudget
+from ..model import Node, NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
 from ..model.resources import GPU_RESOURCES
 from ..model.spec import DRAIN_TIMEOUT
 from ..planner import clock_skew
+from ..planner.scheduling.devices import with_devices
 from ..providers.registry import CAPABILITIES
 from ..store.open_store import open_store
 from ..store.records import ClaimStore
@@ -254,3 +257,20 @@ def _budget(spec: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
     if not 1 <= spec["soft_percent"] <= 100:
         raise InvalidInput(f"budget.soft_percent must be between 1 and 100, got {spec['soft_percent']}.")
     return budget_of(spec["period"], spec["amount"], spec["time_zone"], spec["soft_percent"], spec["action"])
+
+
+# ---- GPUs that DRA drivers hand out (L-38)
+
+
+def uses_dra(context: Context) -> bool:
+    """Whether GPUs of some pool, or of the machine of some claim, are devices of a DRA driver. Who names machines to end asks for none."""
+    if context.settings.mode == "destroy":
+        return False
+    claims = (claim.limits for claim in context.records.known_claims() if claim.limits is not None)
+    return any(pool.dra_driver for pool in context.specs.described) or any(limits.dra_driver for limits in claims)
+
+
+def nodes_with_devices(context: Context) -> list[Node]:
+    """The Nodes as they are now, with the GPUs of DRA drivers."""
+    found = nodes(context.kube)
+    return list(with_devices(found, (), device_slices(context.kube)).nodes) if uses_dra(context) else found

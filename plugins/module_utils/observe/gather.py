@@ -21,6 +21,7 @@ from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..kube.pods import is_trial
 from ..kube.pods import pods as read_pods
+from ..kube.resource_claims import dynamic_resources
 from ..kube.services import services_of
 from ..mesh.base import find_device
 from ..model import (
@@ -52,11 +53,12 @@ from ..planner.offers import launch_backoff
 from ..planner.offers.ranking import query_of
 from ..planner.provisioning.service import described_pool
 from ..planner.provisioning.service_endpoints import address_of
+from ..planner.scheduling.devices import with_devices
 from ..providers.registry import CAPABILITIES
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import DEFAULT_TALOS
 from .clients import unused
-from .context import Context
+from .context import Context, uses_dra
 from .gpu_utilization import utilization_of_nodes
 from .probe import Prober
 from .volumes import with_reach
@@ -96,6 +98,7 @@ def gather(
         plugins_read = pool.submit(device_plugins, context.kube) if context.settings.mode in LAUNCHING else None
         pods_read = pool.submit(read_pods, context.kube, all=packs, gpu_resources=context.settings.gpu_resources) if pods else None
         tokens_read = pool.submit(_tokens, context) if tokens else None
+        dynamic_read = pool.submit(dynamic_resources, context.kube) if uses_dra(context) else None
         pauses_read = pool.submit(context.records.pauses)
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
@@ -103,8 +106,14 @@ def gather(
         if packs and all_pods is not None and context.settings.mode in REAPING:
             moves = any(pool.consolidation_policy == CONSOLIDATES for pool in context.specs.pools)
             all_pods = with_reach(context.kube, all_pods, nodes, context.warn, moves=moves)
+        dynamic = dynamic_read.result() if dynamic_read is not None else None
         made = tokens_read.result() if tokens_read is not None else None
         paused = _pauses(pauses_read.result, state_problems)
+    if dynamic is not None:
+        translated = with_devices(nodes, all_pods or (), dynamic)
+        nodes, all_pods = translated.nodes, None if all_pods is None else translated.pods
+        for warning in translated.warnings:
+            context.warn(warning)
     readable, damaged = context.store.claim_records()
     claims = tuple(readable)
     clouds = _looked_up(context, clouds, claims)
@@ -123,6 +132,7 @@ def gather(
         tokens=made,
         nodes=nodes,
         device_plugins=plugins,
+        dynamic=dynamic,
         pods=None if all_pods is None else tuple(pod for pod in all_pods if not is_trial(pod, context.cluster_id)),
         trials=None if all_pods is None else tuple(pod for pod in all_pods if is_trial(pod, context.cluster_id)),
         claims=claims,

@@ -71,6 +71,11 @@ class Situation:
             raise OffersNotRead
         return self.seen.clouds[cloud].offers
 
+    @property
+    def extended(self) -> frozenset[str]:
+        """Extended resources that DRA drivers serve."""
+        return frozenset() if self.seen.dynamic is None else self.seen.dynamic.extended
+
     # ---- documents
 
     @functools.cached_property

@@ -17,7 +17,7 @@ def read(spec: dict[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
 
 
 def test_nothing_said() -> None:
-    plain = {"pack": "price", "schedulers": (), "scale_up_delay": 0, "slices": 1, "slices_renamed": False}
+    plain = {"pack": "price", "schedulers": (), "scale_up_delay": 0, "dra_driver": "", "slices": 1, "slices_renamed": False}
     assert read({}) == (plain, [])
 
 
@@ -30,4 +30,11 @@ def test_what_is_said() -> None:
     }
     found, problems = read(spec)
     assert problems == []
-    assert found == {"pack": "fewest", "schedulers": ("volcano",), "scale_up_delay": 120, "slices": 4, "slices_renamed": True}
+    assert found == {
+        "pack": "fewest",
+        "schedulers": ("volcano",),
+        "scale_up_delay": 120,
+        "dra_driver": "",
+        "slices": 4,
+        "slices_renamed": True,
+    }

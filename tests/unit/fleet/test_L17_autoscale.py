@@ -189,7 +189,9 @@ def test_K03_pods_that_are_bound_gated_or_nominated_ask_for_nothing() -> None:
 
 def test_L17_dra_is_said_and_gets_no_machine() -> None:
     found = scale(world(asks(placement=Placement(claims=True))))
-    assert launched(found) == [] and reasons(found) == {"w": "resource claims (DRA) are not supported"}
+    assert launched(found) == [] and reasons(found) == {
+        "w": "it asks for devices by resource claims (DRA), and no pool has draDriver"
+    }
 
 
 def test_L17_a_pod_waits_for_what_the_run_counts_as_gpus() -> None:

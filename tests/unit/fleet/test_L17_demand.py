@@ -71,7 +71,7 @@ def test_L17_what_counts_all_the_same(facts: dict[str, t.Any]) -> None:
 @pytest.mark.parametrize(
     ("placement", "words"),
     [
-        (Placement(claims=True), "resource claims (DRA) are not supported"),
+        (Placement(claims=True), "it asks for devices by resource claims (DRA), and no pool has draDriver"),
         (Placement(unsupported="required podAffinity"), "required podAffinity is not supported"),
     ],
 )

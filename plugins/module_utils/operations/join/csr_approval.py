@@ -10,9 +10,8 @@ import typing as t
 
 from ...core.errors import TgpError
 from ...kube import csr
-from ...kube.nodes import nodes
 from ...model import Claim, Phase
-from ...observe.context import Context
+from ...observe.context import Context, nodes_with_devices
 from ...planner.provisioning.registration import not_initialized
 
 
@@ -29,7 +28,7 @@ def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
     """Those whose Node lacks nothing but our marks, those that are Ready already, and services, which were asked before."""
     if not claims:
         return []
-    nodes_by_name = {node.name: node for node in nodes(context.kube)}
+    nodes_by_name = {node.name: node for node in nodes_with_devices(context)}
 
     def complete(claim: Claim) -> bool:
         if claim.phase is Phase.READY or claim.is_service:

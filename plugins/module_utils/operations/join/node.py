@@ -15,8 +15,10 @@ from ...diagnosis.evidence.node import refused
 from ...diagnosis.node import wrong_image, wrong_version
 from ...kube.drain.node_drain import STARTED, undoing
 from ...kube.nodes import advertise, change
+from ...kube.resource_claims import device_slices
 from ...kube.wait import Evidence, Expected, NodeOutcome, NodeWait
-from ...model import Claim, InstanceState, Lane, Node, Phase
+from ...model import Claim, InstanceState, Lane, Node, Phase, Pool
+from ...model.devices import DynamicResources, ResourceSlice
 from ...model.labels import (
     ACCEPTED_AT_ANNOTATION,
     IDLE_SINCE_ANNOTATION,
@@ -24,11 +26,13 @@ from ...model.labels import (
     TERMINATE_ANNOTATION,
 )
 from ...model.resources import NEUTRAL_GPU
+from ...observe.clients import Feed
 from ...planner.claims.record import advance, in_force
 from ...planner.provisioning.acceptance import LATE
 from ...planner.provisioning.registration import not_initialized, timeout
 from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
+from ...planner.scheduling.devices import with_devices
 from ...providers.registry import CAPABILITIES
 from ...units.values import print_time
 from .acceptance import AcceptanceTests
@@ -43,6 +47,7 @@ class NodeJoins:
     def __init__(self, tracker: JoinTracker) -> None:
         self.context, self._tracker = tracker.context, tracker
         self._tests = AcceptanceTests(tracker.context)
+        self._slices: Feed[ResourceSlice] = Feed(lambda: device_slices(self.context.kube).slices, self.context.clock)
         self._wait = NodeWait(
             self.context.kube,
             clock=self.context.clock,
@@ -85,11 +90,23 @@ class NodeJoins:
             claim=claim.name,
             launched=started,
             deadline=deadline,
-            missing=lambda node: not_initialized(claim, node, pool, marking=True),
+            missing=lambda node: self._missing(claim, node, pool),
+            again=pool is not None and bool(pool.dra_driver),
             returns=not capability.rented,
             wrong=self._wrong_for(claim),
             token=claim.token_id if claim.lane is Lane.KUBELET else "",
         )
+
+    def _missing(self, claim: Claim, node: Node, pool: Pool | None) -> tuple[str, ...]:
+        """What the node still lacks. GPUs of a DRA driver stand in its ResourceSlices: one list of them serves all machines."""
+        missing = not_initialized(claim, node, pool, marking=True)
+        if not missing or pool is None or not pool.dra_driver or not node.ready:
+            return missing
+        slices = self._slices.listing()
+        if slices is None:
+            return (*missing, f"the ResourceSlices could not be read: {self._slices.problem}")
+        (node,) = with_devices([node], (), DynamicResources(slices=slices.items)).nodes
+        return not_initialized(claim, node, pool, marking=True)
 
     def _wrong_for(self, claim: Claim) -> t.Callable[[Node], str]:
         """Why a Node of the claim will never do. A kubelet that is too new has a while to show that it works all the same."""

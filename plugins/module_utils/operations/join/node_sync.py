@@ -10,10 +10,10 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from ...core.errors import TgpError
-from ...kube.nodes import advertise, change, nodes
+from ...kube.nodes import advertise, change
 from ...model import Claim, Node, Phase, Pool
 from ...model.resources import NEUTRAL_GPU
-from ...observe.context import Context
+from ...observe.context import Context, nodes_with_devices
 from ...planner.provisioning.registration import drift, startup_taint_is_left
 from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
@@ -52,7 +52,7 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
     if not used:
         return []
     try:
-        by_name = {node.name: node for node in nodes(context.kube)}
+        by_name = {node.name: node for node in nodes_with_devices(context)}
     except TgpError as error:
         context.warn(f"Whether nodes still carry their marks could not be seen: {error}")
         return []

@@ -43,7 +43,9 @@ _ADDED: dict[type, frozenset[str]] = {
             "gpu_losses",
         }
     ),
-    Limits: frozenset({"acceptance", "idle_signal", "idle_below", "idle_window", "idle_probed", "unhealthy_conditions"}),
+    Limits: frozenset(
+        {"acceptance", "idle_signal", "idle_below", "idle_window", "idle_probed", "unhealthy_conditions", "dra_driver"}
+    ),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
 }
 

@@ -65,7 +65,7 @@ def consolidate(draft: Draft) -> None:
     pools = [pool for pool in situation.pools if pool.consolidation_policy == POLICY and pool.consolidate_after is not None]
     if not pools or pods is None:
         return
-    waiting = demand(pods, situation.pools, situation.settings, draft.now).pods
+    waiting = demand(pods, situation.pools, situation.settings, draft.now, situation.extended).pods
     places = OtherNodes(draft)
     for pool in pools:
         _Pool(

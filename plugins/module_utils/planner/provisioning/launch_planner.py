@@ -296,7 +296,9 @@ def _advertised(draft: Draft, pool: Pool) -> device_plugins.Answer:
     situation = draft.situation
     node_class = situation.specs.classes[pool.node_class]
     resources = situation.settings.gpu_resources
-    return device_plugins.answer(pool, node_class, situation.seen.device_plugins, situation.nodes, resources)
+    return device_plugins.answer(
+        pool, node_class, situation.seen.device_plugins, situation.nodes, resources, situation.seen.dynamic
+    )
 
 
 def prevented(draft: Draft, pool: Pool) -> None:

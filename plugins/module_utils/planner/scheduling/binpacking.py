@@ -17,9 +17,10 @@ import typing as t
 from datetime import datetime, timezone
 
 from ...model import Labels, Pod, Taint
+from ...model.devices import DeviceRoom
 from ...model.labels import GPU_MEMORY_LABEL
-from ...model.resources import NEUTRAL_GPU, PARTIAL_GPU_PREFIXES
-from . import node_affinity
+from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU, PARTIAL_GPU_PREFIXES
+from . import devices, node_affinity
 from .topology import Topology
 
 #: how much memory each GPU has at least (the annotation GPU_MEMORY_LABEL of a pod): GiB, or with a unit (24Gi, 24576Mi)
@@ -32,7 +33,7 @@ _EVER = datetime.min.replace(tzinfo=timezone.utc)
 class Bin:
     """A place for pods. ``free``: resource to amount (cpu in thousandths, memory in bytes, GPUs in pieces); None = unknown and not held
     against it, a resource that is missing is not there. ``pods`` are on it already and matter for who keeps apart from whom. ``node``:
-    the Node's name once it has one."""
+    the Node's name once it has one. ``devices``: the GPUs that a DRA driver offers there, None = none does."""
 
     name: str
     free: t.Mapping[str, int | None]
@@ -42,6 +43,7 @@ class Bin:
     gpu_memory_mib: int | None = None
     pods: tuple[Pod, ...] = ()
     node: str = ""
+    devices: DeviceRoom | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,8 +57,26 @@ class Packing:
 
 
 def gpus(pod: Pod, gpu_resources: t.Collection[str]) -> int:
-    """How many GPUs a pod asks for. A vendor's name and the neutral one beside it mean the same GPUs."""
+    """How many GPUs a pod asks for, wherever it may run. A vendor's name and the neutral one beside it mean the same GPUs; claims come on
+    top of them."""
+    return _named(pod, gpu_resources) + sum(devices.least(request) for request in pod.placement.devices)
+
+
+def gpus_on(pod: Pod, place: Bin, gpu_resources: t.Collection[str]) -> int:
+    """How many GPUs a pod takes of a place that suits it."""
+    return _named(pod, gpu_resources) + (devices.wanted_on(pod.placement.devices, place.devices) if pod.placement.devices else 0)
+
+
+def _named(pod: Pod, gpu_resources: t.Collection[str]) -> int:
     return max((amount for name, amount in pod.requests.items() if is_gpu(name, gpu_resources)), default=0)
+
+
+def needs(pod: Pod, place: Bin) -> t.Mapping[str, int]:
+    """All that a pod takes of a place that suits it: its requests, and the GPUs of its claims."""
+    if not pod.placement.devices:
+        return pod.requests
+    wanted = devices.wanted_on(pod.placement.devices, place.devices)
+    return {**pod.requests, NVIDIA_GPU: pod.requests.get(NVIDIA_GPU, 0) + wanted}
 
 
 def is_gpu(resource: str, gpu_resources: t.Collection[str]) -> bool:
@@ -87,6 +107,7 @@ def against(pod: Pod, place: Bin) -> str:
     why = node_affinity.against_labels(pod.placement, place.labels, place.node) or node_affinity.against_taints(
         pod.placement, place.taints
     )
+    why = why or devices.against_devices(pod.placement.devices, place.devices)
     wanted = pod.annotations.get(GPU_MEMORY_LABEL)
     if why or wanted is None:
         return why
@@ -130,7 +151,7 @@ class Room:
     def takes(self, pod: Pod) -> bool:
         """Whether there is room for one more, of a pod that the place suits. Once it says no to a kind of pod it never says yes again, but
         to one that minds who is around."""
-        if lacks(pod.requests, self.free):
+        if lacks(needs(pod, self.place), self.free):
             return False
         if (self._apart or pod.placement.alone) and any(node_affinity.keep_apart(pod, other) for other in self.pods):
             return False
@@ -141,7 +162,7 @@ class Room:
         return "" if self.around is None else self.around.against(pod, self._spot)
 
     def add(self, pod: Pod) -> None:
-        for name, amount in pod.requests.items():
+        for name, amount in needs(pod, self.place).items():
             there = self.free.get(name)
             if there is not None:
                 self.free[name] = there - amount
@@ -204,6 +225,10 @@ class Queue:
     def gpus(self, pod: Pod) -> int:
         """How many GPUs one of the pods asks for."""
         return gpus(pod, self.gpu_resources)
+
+    def most_gpus(self, pod: Pod) -> int:
+        """The same, of choices the largest."""
+        return _named(pod, self.gpu_resources) + sum(devices.most(request) for request in pod.placement.devices)
 
     def against(self, number: int, place: Bin) -> str:
         """Why a place never suits pods of a kind."""

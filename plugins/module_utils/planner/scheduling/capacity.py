@@ -9,6 +9,7 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Claim, Node, NodeClass, Offer, Pod, Pool, Taint
+from ...model.devices import DeviceRoom
 from ...model.labels import (
     ARCH_LABEL,
     BETA_ARCH_LABEL,
@@ -38,6 +39,7 @@ from ...model.labels import (
 )
 from ...model.names import label_value
 from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
+from ..offers.gpu_attributes import planned_devices
 from ..provisioning import limits
 from .binpacking import Bin
 from .node_affinity import KEEPS_OFF
@@ -59,7 +61,10 @@ def planned_gpus(offer: Offer, pool: Pool | None) -> int:
 
 
 def advertised(claim: Claim, pool: Pool | None) -> int:
-    """How many ``tgp.io/gpu`` the claim's Node offers: as many as pods can ask of the vendor's resource, so that a pod may ask for both."""
+    """How many ``tgp.io/gpu`` the claim's Node offers: as many as pods can ask of the vendor's resource, so that a pod may ask for both. None
+    where a DRA driver hands GPUs out: it would not know of a pod that asks for this name alone."""
+    if pool is not None and pool.dra_driver:
+        return 0
     return max(claim.expected_gpus, planned_gpus(claim.offer, pool))
 
 
@@ -78,18 +83,40 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
     for pod in bound:
         for name, amount in pod.requests.items():
             free[name] = (free.get(name) or 0) - amount
+    if node.devices is not None:
+        free[NVIDIA_GPU] = (free.get(NVIDIA_GPU) or 0) - node.devices.held
     label = node.labels.get(GPU_MEMORY_LABEL, "")
     memory = int(label) if label.isdigit() else gpu_memory_mib
-    return Bin(node.name, free, node.labels, node.taints, pool=pool, gpu_memory_mib=memory, pods=bound, node=node.name)
+    return Bin(
+        node.name,
+        free,
+        node.labels,
+        node.taints,
+        pool=pool,
+        gpu_memory_mib=memory,
+        pods=bound,
+        node=node.name,
+        devices=node.devices,
+    )
 
 
 def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> Bin:
     """The room that a machine on its way will have, by its offer. What is unknown does not count against it."""
     labels = {**node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
     free = _planned(claim.offer, pool, None)
-    free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL_GPU] = advertised(claim, pool)
-    name = "" if rented else claim.node_name
-    return Bin(claim.name, free, labels, taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name)
+    free[gpu_resource(claim.offer.model, pool)] = max(claim.expected_gpus, planned_gpus(claim.offer, pool))
+    if offered := advertised(claim, pool):
+        free[NEUTRAL_GPU] = offered
+    return Bin(
+        claim.name,
+        free,
+        labels,
+        taints(pool),
+        pool=claim.pool,
+        gpu_memory_mib=claim.offer.gpu_memory_mib,
+        node="" if rented else claim.node_name,
+        devices=_devices(claim.offer, pool),
+    )
 
 
 def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool) -> Bin:
@@ -103,7 +130,15 @@ def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, r
         pool=pool.key,
         gpu_memory_mib=offer.gpu_memory_mib,
         node="" if rented else offer.id,
+        devices=_devices(offer, pool),
     )
+
+
+def _devices(offer: Offer, pool: Pool | None) -> DeviceRoom | None:
+    """What the DRA driver of the pool will offer on a machine, as far as its offer tells."""
+    if pool is None or not pool.dra_driver or limits.gpu_resource(offer.model) != NVIDIA_GPU:
+        return None
+    return DeviceRoom(planned_devices(offer.model, offer.gpu_memory_mib), offer.gpu_count)
 
 
 def _planned(offer: Offer, pool: Pool | None, unknown: int | None) -> dict[str, int | None]:
@@ -114,7 +149,7 @@ def _planned(offer: Offer, pool: Pool | None, unknown: int | None) -> dict[str, 
         MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),
         DISK: None if offer.disk_gib is None else int(Decimal(offer.disk_gib * 1024 * _MIB) * share),
         gpu_resource(offer.model, pool): planned_gpus(offer, pool),
-        NEUTRAL_GPU: planned_gpus(offer, pool),
+        **({NEUTRAL_GPU: planned_gpus(offer, pool)} if pool is None or not pool.dra_driver else {}),
     }
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from ...model import DevicePlugin, DevicePlugins, Expression, Node, NodeClass, Placement, Pool, Taint
+from ...model.devices import DynamicResources
 from ...model.labels import (
     BETA_OS_LABEL,
     GPU_PRESENT_LABEL,
@@ -35,6 +36,11 @@ _REMEDY = (
 )
 
 
+_DRA_REMEDY = (
+    "Install NVIDIA's DRA driver for GPUs with tolerations for {taints} on its kubelet plugin. Or set gpuWait: none in the pool."
+)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
     """``word``: YES, NONE or UNKNOWN; ``why`` for people."""
@@ -49,25 +55,44 @@ def answer(
     plugins: DevicePlugins | None,
     nodes: t.Iterable[Node] | None,
     gpu_resources: t.Collection[str],
+    dynamic: DynamicResources | None = None,
 ) -> Answer:
-    """Whether new nodes of the pool will show GPUs. ``plugins`` None = not looked at."""
+    """Whether new nodes of the pool will show GPUs. ``plugins`` None = not looked at. A pool with draDriver needs a DRA driver."""
     if plugins is None or pool.service is not None or pool.gpu_wait == "none":
         return Answer(YES)
     showing = [node for node in nodes or () if shown(node.allocatable, gpu_resources) > 0]
     if why := _shown_already(pool, node_class, showing):
         return Answer(YES, why)
+    if pool.dra_driver and (why := _undriven(pool, dynamic)):
+        return Answer(NONE, f"nobody would advertise its GPUs: {why}")
     if plugins.problem:
         return Answer(UNKNOWN, f"the DaemonSets of the cluster could not be read: {plugins.problem}")
     labels, taints = _known_labels(pool, node_class), (*capacity.taints(pool), capacity.INITIALIZING)
-    each = [_serves(plugin, labels, taints) for plugin in plugins.found]
+    fitting_kind = [plugin for plugin in plugins.found if plugin.dra or not pool.dra_driver]
+    each = [_serves(plugin, labels, taints, wanted=bool(pool.dra_driver)) for plugin in fitting_kind]
     for word in (YES, UNKNOWN):
         if fitting := next((verdict for verdict in each if verdict.word == word), None):
             return fitting
     if not each and showing:
         return Answer(UNKNOWN, f"node {showing[0].name} shows GPUs, and no DaemonSet of a known device plugin exists")
-    reasons = "; ".join(verdict.why for verdict in each) or "the cluster has no DaemonSet of a device plugin"
+    kind = "DRA driver for GPUs" if pool.dra_driver else "device plugin"
+    reasons = "; ".join(verdict.why for verdict in each) or f"the cluster has no DaemonSet of a {kind}"
     taint_list = ", ".join(str(taint) for taint in taints if taint.effect in ("NoSchedule", "NoExecute"))
-    return Answer(NONE, f"nobody would advertise its GPUs: {reasons}. {_REMEDY.format(taints=taint_list)}")
+    return Answer(
+        NONE,
+        f"nobody would advertise its GPUs: {reasons}. {(_DRA_REMEDY if pool.dra_driver else _REMEDY).format(taints=taint_list)}",
+    )
+
+
+def _undriven(pool: Pool, dynamic: DynamicResources | None) -> str:
+    """What of the pool's DRA driver is missing in the cluster; empty when nothing is, or nobody looked."""
+    if dynamic is None:
+        return ""
+    if not dynamic.served:
+        return "the cluster does not serve resource.k8s.io/v1, which draDriver needs (Kubernetes 1.34 or newer)"
+    if not dynamic.classes:
+        return f"there is no DeviceClass, so nothing asks for devices of {pool.dra_driver}. Install NVIDIA's DRA driver for GPUs"
+    return ""
 
 
 def _shown_already(pool: Pool, node_class: NodeClass, showing: t.Sequence[Node]) -> str:
@@ -78,15 +103,15 @@ def _shown_already(pool: Pool, node_class: NodeClass, showing: t.Sequence[Node])
     return "own machines of its class show GPUs" if any(node.name in own for node in showing) else ""
 
 
-def _serves(plugin: DevicePlugin, labels: t.Mapping[str, str], taints: t.Sequence[Taint]) -> Answer:
-    """Whether this one would advertise the GPUs of nodes with these labels, and maybe others, and these taints."""
+def _serves(plugin: DevicePlugin, labels: t.Mapping[str, str], taints: t.Sequence[Taint], *, wanted: bool = False) -> Answer:
+    """Whether this one would advertise the GPUs of nodes with these labels, and maybe others, and these taints. ``wanted``: as devices."""
     name = f"DaemonSet {plugin.namespace}/{plugin.name}"
     if why := against_taints(plugin.placement, taints):
         return Answer(NONE, f"{name}: {why}")
     word, label = _selects(plugin.placement, labels)
     if word == NONE:
         return Answer(NONE, f"{name}: its selector does not match the nodes ({label})")
-    if plugin.dra:
+    if plugin.dra and not wanted:
         return Answer(UNKNOWN, f"{name} is a DRA driver; nodes show GPUs only if its DeviceClass names an extended resource")
     if word == UNKNOWN:
         return Answer(UNKNOWN, f"{name} selects nodes by {label}, which is set after a node joins, if at all")

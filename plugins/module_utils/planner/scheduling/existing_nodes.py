@@ -76,8 +76,8 @@ def _ready(draft: Draft, settled: Settled) -> t.Iterator[Place]:
         yield _coming(draft, settled.claim, node)
         return
     if shows:  # where the neutral name is missing this very run sets it
-        neutral = {NEUTRAL_GPU: capacity.advertised(settled.claim, situation.pool(settled.claim))}
-        node = dataclasses.replace(node, allocatable={**node.allocatable, **neutral})
+        offered = capacity.advertised(settled.claim, situation.pool(settled.claim))
+        node = dataclasses.replace(node, allocatable={**node.allocatable, **({NEUTRAL_GPU: offered} if offered else {})})
     room = capacity.of_node(
         node, situation.pods(node) or (), pool=settled.claim.pool, gpu_memory_mib=settled.claim.offer.gpu_memory_mib
     )

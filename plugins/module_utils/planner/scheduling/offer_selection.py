@@ -11,12 +11,13 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Offer, Pod
-from .binpacking import Bin, Queue, Room, is_gpu, lacks
+from .binpacking import Bin, Queue, Room, gpus_on, is_gpu, lacks, needs
 from .topology import Topology
 
 PACKS = ("price", "fewest")  # what a pool may say of the offer it takes
-#: how much a reason says: one about a place that suits and is full says more than one about a place that never suits
-NEVER_SUITS, TOO_SMALL, NO_OFFER, FULL, KNOWN = range(5)
+#: how much a reason says: one about a place that suits and is full says more than one about a place that never suits, and one about a pool
+#: whose nodes hand out no devices says least to a pod with claims
+NO_DEVICES, NEVER_SUITS, TOO_SMALL, NO_OFFER, FULL, KNOWN = range(6)
 
 
 class Reason(t.NamedTuple):
@@ -175,7 +176,8 @@ class _Counter:
             served = self.queue.serve(self._empty(number), self._suits(number))
             if not served or served[0][1] != kind:
                 continue
-            value = self._value(offer, number, sum(self.queue.gpus(self.queue.pods[place]) for place, _kind in served))
+            used = sum(gpus_on(self.queue.pods[place], self._bin(number), self.queue.gpu_resources) for place, _kind in served)
+            value = self._value(offer, number, used)
             if best is not None and value >= best:
                 continue
             refused = shop.against(offer)
@@ -203,7 +205,9 @@ class _Counter:
 
     def _ordered(self) -> list[tuple[t.Any, int]]:
         """Offers by the best they can possibly be worth, so that the search ends early."""
-        waiting = sum(len(places) * self.queue.gpus(self.queue.examples[kind]) for kind, places in enumerate(self.queue.waiting))
+        waiting = sum(
+            len(places) * self.queue.most_gpus(self.queue.examples[kind]) for kind, places in enumerate(self.queue.waiting)
+        )
         usable = min(waiting, self._largest)
         if self._order[0] != usable:
             numbers = (number for number in range(len(self.shop.offers)) if number not in self._refused)
@@ -226,7 +230,7 @@ class _Counter:
         suited = self._suited[number]
         if suited is None:
             place = self._bin(number)
-            profile = (tuple(place.labels.get(key) for key in self._keys), place.gpu_memory_mib, place.node)
+            profile = (tuple(place.labels.get(key) for key in self._keys), place.gpu_memory_mib, place.node, place.devices)
             suited = self._by_profile.get(profile)
             if suited is None:
                 kinds = range(len(self.queue.waiting))
@@ -245,7 +249,7 @@ class _Counter:
             place = self._bin(number)
             if kind not in self._suits(number):
                 first = first or self.queue.against(kind, place)
-            elif lacking := lacks(pod.requests, place.free):
+            elif lacking := lacks(needs(pod, place), place.free):
                 needed = f"{self.queue.gpus(pod)} GPUs" if is_gpu(lacking, self.queue.gpu_resources) else f"enough {lacking}"
                 short = short or f"no machine with {needed}"
             elif number in self._refused:
@@ -254,7 +258,10 @@ class _Counter:
             elif kind in self.queue.minding:
                 apart = apart or self._empty(number).refuses(pod)
         if apart or short or first:
-            self._none(kind, TOO_SMALL if apart or short else NEVER_SUITS, apart or short or first)
+            foreign = bool(pod.placement.devices) and all(
+                self._bin(number).devices is None for number in range(len(self.shop.offers))
+            )
+            self._none(kind, NO_DEVICES if foreign else TOO_SMALL if apart or short else NEVER_SUITS, apart or short or first)
         else:
             self._none(kind, NO_OFFER, f"no offer: {self.shop.why_none}")
 

@@ -16,35 +16,50 @@ from ...model.defaults import Settings
 from ...model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
 from ...units.values import parse_duration, print_duration
 from .binpacking import gpus
+from .capacity import comes_with_nodes
+from .devices import barred_from
 
+HANGS_AFTER: t.Final = 60  # seconds after which a pod that the scheduler passes over is reported
 LOWEST_PRIORITY: t.Final = -10  # of a pod that machines are rented for; the cluster autoscaler's usual bound
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """``pods`` count. ``barred``: uid of a pod to the pools that do not serve it yet or at all, with the reason. ``unsupported``: pods that
-    wait for a place and cannot be counted, each with the reason."""
+    wait for a place and cannot be counted, each with the reason. ``followers``: pods that run where
+    one of ``pods`` does, and that it asks for."""
 
     pods: tuple[Pod, ...]
     barred: t.Mapping[str, t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
     unsupported: tuple[tuple[Pod, str], ...] = ()
     warnings: tuple[str, ...] = ()
+    followers: tuple[Pod, ...] = ()
 
 
-def demand(pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, now: datetime) -> Demand:
-    """The pods that count, in any order of ``pods``."""
+def demand(
+    pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, now: datetime, extended: t.Collection[str] = ()
+) -> Demand:
+    """The pods that count, in any order of ``pods``. ``extended``: extended resources that DRA drivers serve."""
     schedulers = {DEFAULT_SCHEDULER, *(name for pool in pools for name in pool.schedulers)}
     counted: list[Pod] = []
     unsupported: list[tuple[Pod, str]] = []
     warnings: list[str] = []
     barred: dict[str, dict[str, str]] = {}
+    followers: list[Pod] = []
     for pod in pods:
-        if not waits(pod, settings) or pod.placement.scheduler not in schedulers:
+        if pod.placement.scheduler not in schedulers:
             continue
-        if why := _unsupported(pod):
+        if not waits(pod, settings):
+            if _hangs(pod, now):
+                unsupported.append((pod, f"the scheduler does not look at it: {pod.claims_problem}"))
+            continue
+        if why := _unjudged(pod):
             unsupported.append((pod, why))
             continue
-        bars = _bars(pod, pools, now, warnings)
+        if pod.follows:
+            followers.append(pod)
+            continue
+        bars = _bars(pod, pools, now, warnings, extended)
         if bars:
             barred[pod.uid] = bars
         counted.append(pod)
@@ -53,17 +68,7 @@ def demand(pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, n
         barred,
         tuple(sorted(unsupported, key=lambda pair: _by_name(pair[0]))),
         tuple(sorted(warnings)),
-    )
-
-
-def _unsupported(pod: Pod) -> str:
-    """Why nobody here can say where the pod could run; empty when the rules of this collection can."""
-    if pod.placement.claims:
-        return "resource claims (DRA) are not supported"
-    if pod.placement.unsupported:
-        return f"{pod.placement.unsupported} is not supported"
-    return pod.placement.unplaceable or (
-        "its persistent volumes were not read, so where they can be reached is unknown" if pod.placement.volumes else ""
+        tuple(sorted(followers, key=_by_name)),
     )
 
 
@@ -72,25 +77,48 @@ def _by_name(pod: Pod) -> tuple[str, str, str]:
 
 
 def waits(pod: Pod, settings: Settings) -> bool:
-    """Whether the pod waits for GPUs that the cluster does not have. Pods with resource claims count here even without GPUs: what they
-    ask for cannot be seen."""
+    """Whether the pod waits for GPUs that the cluster does not have. Pods with resource claims count here even without GPUs, unless it is
+    known that the claims ask for none."""
     if pod.phase != "Pending" or pod.node or pod.waiting != "Unschedulable" or pod.deletion is not None or pod.nominated_node:
         return False
-    if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
+    if comes_with_nodes(pod):
         return False
     if pod.placement.priority < LOWEST_PRIORITY or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
         return False
-    return gpus(pod, settings.gpu_resources) > 0 or pod.placement.claims
+    return gpus(pod, settings.gpu_resources) > 0 or (pod.placement.claims and pod.claims_problem != "") or bool(pod.follows)
 
 
-def _bars(pod: Pod, pools: t.Sequence[Pool], now: datetime, warnings: list[str]) -> dict[str, str]:
-    """Pools that are not for this pod: another scheduler's, or it has not waited long enough."""
+def _unjudged(pod: Pod) -> str:
+    """Why nobody here can say which machine the pod needs; empty when it can be said."""
+    if pod.placement.claims and pod.claims_problem is None:
+        return "it asks for devices by resource claims (DRA), and no pool has draDriver"
+    if pod.placement.claims and pod.claims_problem:
+        return pod.claims_problem
+    if pod.placement.unsupported:
+        return f"{pod.placement.unsupported} is not supported"
+    return pod.placement.unplaceable or (
+        "its persistent volumes were not read, so where they can be reached is unknown" if pod.placement.volumes else ""
+    )
+
+
+def _hangs(pod: Pod, now: datetime) -> bool:
+    """Whether the scheduler passes over the pod, without a word on it, because its claims are not there."""
+    young = pod.created is None or (now - pod.created).total_seconds() < HANGS_AFTER
+    if pod.phase != "Pending" or pod.node or pod.waiting or pod.deletion is not None or young:
+        return False
+    return bool(pod.claims_problem) and not comes_with_nodes(pod)
+
+
+def _bars(pod: Pod, pools: t.Sequence[Pool], now: datetime, warnings: list[str], extended: t.Collection[str]) -> dict[str, str]:
+    """Pools that are not for this pod: another scheduler's, those whose GPUs it does not ask for, or it has not waited long enough."""
     bars: dict[str, str] = {}
     own = _own_delay(pod, warnings)
     for pool in pools:
         delay = pool.scale_up_delay if own is None else own
         if pod.placement.scheduler not in (DEFAULT_SCHEDULER, *pool.schedulers):
             bars[pool.key] = f"scheduler {pod.placement.scheduler} is not among schedulers"
+        elif why := barred_from(pod, dra=bool(pool.dra_driver), extended=extended):
+            bars[pool.key] = why
         elif delay and pod.created is not None and now < pod.created + timedelta(seconds=delay):
             bars[pool.key] = f"waits for less than {print_duration(delay)}"
     return bars

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import typing as t
 from decimal import Decimal
@@ -35,7 +36,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         unschedulable_pods.keep(draft)
         return launch_planner.launch(draft, orphans, run_id)
     resources = situation.settings.gpu_resources
-    asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now)
+    asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now, situation.extended)
     draft.warnings.extend(asked.warnings)
     bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
     _add(bars, unschedulable_pods.remembered(draft, asked.pods))
@@ -57,6 +58,12 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         where = placed.get(pod.uid, "")
         draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), of_machine.get(where, pool), where, reason))
         _warn_of_slices(draft, pod, of_machine.get(where, "") if where else "")
+    led = {pod.uid: waiting for pod, waiting in zip(asked.pods, draft.waiting, strict=True)}
+    draft.waiting += [
+        dataclasses.replace(led[pod.follows], namespace=pod.namespace, name=pod.name, gpus=0)
+        for pod in asked.followers
+        if pod.follows in led
+    ]
     draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), reason=why) for pod, why in asked.unsupported)
     draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools, resources)
     return launch_capacity

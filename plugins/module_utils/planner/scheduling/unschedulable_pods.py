@@ -15,7 +15,7 @@ from ...units.values import print_time
 from ..claims.spec_hash import generation
 from ..plan_builder import Draft
 from . import capacity, node_affinity
-from .binpacking import Bin, Queue, against, lacks, shown
+from .binpacking import Bin, Queue, against, lacks, needs, shown
 from .existing_nodes import Place
 
 UNSATISFIABLE_FOR: t.Final = 1800  # seconds for which a pool rents nothing for a pod that its machines did not serve
@@ -57,7 +57,7 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
     planned: list[tuple[Place, Bin]] = [
         (place, place.planned) for place in places if place.node is not None and place.planned is not None
     ]
-    empty: dict[str, t.Mapping[str, int | None]] = {}
+    empty: dict[str, Bin] = {}
     classes = draft.situation.specs.classes
     made_now = {
         pool.key: generation(classes[pool.node_class], pool) for pool in draft.situation.pools if pool.node_class in classes
@@ -67,13 +67,13 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
         tainted: dict[str, list[str]] = {}
         for place, plan in planned:
             node, pool = place.node, place.claim.pool
-            if node is None or against(example, plan) or lacks(example.requests, plan.free):
+            if node is None or against(example, plan) or lacks(needs(example, plan), plan.free):
                 continue
             if not shown(node.allocatable, resources):
                 continue
             if node.name not in empty:
-                empty[node.name] = _empty(place, node).free
-            if missing := lacks(example.requests, empty[node.name]):
+                empty[node.name] = _empty(place, node)
+            if missing := lacks(needs(example, empty[node.name]), empty[node.name].free):
                 too_little.setdefault(pool, f"{place.claim.name} is Ready and has not enough {missing} for it")
             if place.claim.generation == made_now.get(pool):
                 kept_off = node_affinity.against_taints(example.placement, _lasting(node))
