@@ -62,7 +62,7 @@ class DevicePlugin:
         for one in self._plane.get(self._PODS)["items"]:
             self._plane.delete(f"{self._PODS}/{one['metadata']['name']}", gracePeriodSeconds=1)
         self._plane.delete(f"/api/v1/namespaces/{NAMESPACE}")
-        self._machine.until(lambda: self._count() == self._tasks, 30, "the containers of the device plugin and its pods to end")
+        self._machine.until(lambda: self._count() == self._tasks, 120, "the containers of the device plugin and its pods to end")
 
     def _count(self) -> int:
         return len(self._machine.run("ctr", "--namespace=k8s.io", "tasks", "list", "--quiet").split())

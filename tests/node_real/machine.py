@@ -168,7 +168,7 @@ class Machine:
             self.folder / "log",
         )
         # fmt: on
-        self.until(lambda: self._inner() and (self.root / "run/begun").exists(), 20, "the machine to begin")
+        self.until(lambda: self._inner() and (self.root / "run/begun").exists(), 120, "the machine to begin")
         cable = ["ip", "link", "add", self._cable, "mtu", "1280", "type", "veth", "peer", "name", "tailscale0", "mtu", "1280"]
         subprocess.run([*cable, "netns", str(self._inner())], check=True)
         subprocess.run(["ip", "link", "set", self._cable, "up", "master", "mesh"], check=True)

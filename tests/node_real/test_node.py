@@ -113,7 +113,7 @@ def node(stand: Stand, idle: pathlib.Path) -> t.Iterator[Node]:
         machine.boot(text)
         outcome = joined(stand, name, token)
         seconds = time.monotonic() - begun
-        machine.until(lambda: machine.step == "done" or machine.step.startswith("fail"), 20, "the end of the bootstrap program")
+        machine.until(lambda: machine.step == "done" or machine.step.startswith("fail"), 120, "the end of the bootstrap program")
         machine.run("ctr", "--namespace=k8s.io", "images", "import", "-", given=image.archive(idle))
         yield Node(machine, spec, token, outcome, seconds)
 
@@ -368,7 +368,7 @@ def test_a_wrong_token_stops_the_program_with_the_diagnosis_of_it(stand: Stand) 
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
         machine.boot(text, TGP_PAUSE="0.1")
-        machine.until(lambda: machine.log and machine.log[-1].startswith("fail "), 60, "the program to give up")
+        machine.until(lambda: machine.log and machine.log[-1].startswith("fail "), 120, "the program to give up")
         assert machine.step == "fail api" and "does not know the bootstrap token" in machine.log[-1]
         told = explained(machine, name, token_id="abcdef", token_found=False)
     assert (told.code, told.certain) == ("wrong_token", True)
@@ -383,7 +383,7 @@ def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Sta
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
         machine.boot(text.replace("NODE_LABELS=", "NODE_LABELS=node-role.kubernetes.io/gpu=true,"), CSR_TIMEOUT="8")
-        machine.until(lambda: machine.log and machine.log[-1].startswith("fail "), 60, "the program to give up")
+        machine.until(lambda: machine.log and machine.log[-1].startswith("fail "), 120, "the program to give up")
         assert machine.step == "fail kubelet"
         told = explained(machine, name, token_id=token.id, token_found=True)
     assert told.code == "forbidden_label" and "node-role.kubernetes.io/gpu" in f"{told.cause} {told.evidence}"

@@ -164,11 +164,11 @@ def test_a_cluster_that_cannot_be_read_is_told_with_since_when_and_nothing_else(
     cluster.faults.add({"kind": "status", "service": "kubernetes", "path": "/api/v1/(pods|nodes)", "status": 503, "times": None})
 
     async def story(told: Told) -> None:
-        event = await told.next("cluster_unreachable", 20)
+        event = await told.next("cluster_unreachable")
         assert event["since"].endswith("Z") and "503" in event["message"]
         cluster.faults.clear()
         await asyncio.to_thread(ask, cluster, "meanwhile")
-        assert (await told.next("pods_waiting", 20))["names"] == ["default/meanwhile"]
+        assert (await told.next("pods_waiting"))["names"] == ["default/meanwhile"]
         assert {one["kind"] for one in told.events} == {"cluster_unreachable", "pods_waiting"}
 
     watch(served, story, unreachable_after=1)

