@@ -21,6 +21,7 @@ from sandbox.behaviour import Behaviours
 from sandbox.clock import HostClock
 from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
+from sandbox.vultr_account import Account as VultrAccount
 from sandbox.world import Machine
 from schemas.crds import claim_definition
 
@@ -316,7 +317,14 @@ class Stage(Rig):
         ours["peers"] = self.sight.peers()
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         found["deleted objects"] = len(objects.held(self.sight))
+        found["firewall groups"] = self._unused_groups()
         return {kind: number for kind, number in found.items() if number}
+
+    def _unused_groups(self) -> int:
+        """Firewall groups of ours that no machine of Vultr has, not even one of somebody else."""
+        held = {one.details.get("group") for one in self.world.machines.values() if one.destroyed is None}
+        groups = VultrAccount.of(self.world).groups.values()
+        return sum(1 for one in groups if self.sight.cluster_id in one.description and one.id not in held)
 
     # ---- records
 
