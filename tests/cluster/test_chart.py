@@ -177,6 +177,8 @@ def test_a_backend_is_that_of_the_classes_which_name_none(helm: Helm) -> None:
         ("rbac.playbooks={manifests}", "/rbac/playbooks/0"),
         ("env.LAMBDA_API_KEY=secret", "LAMBDA_API_KEY"),
         ("options.notify_token=secret", "notify_token"),
+        ("metrics.enabled=true", "metrics.enabled opens a port of the loop, and no loop runs."),
+        ("metrics.port=80", "/metrics/port"),
         ("reap.enabled=false", "Nothing would run. Set reap.enabled or autoscale.enabled, or mode: loop."),
     ],
 )
@@ -221,3 +223,26 @@ def test_the_policies_of_admission_are_about_the_accounts_of_the_release(helm: H
         (account,) = [one["expression"] for one in policy["spec"]["matchConditions"] if one["name"] == "account"]
         named = {f"'system:serviceaccount:{SPACE}:{one['metadata']['name']}'" for one in kinds(manifests, "ServiceAccount")}
         assert account == f"request.userInfo.username in [{', '.join(sorted(named))}]"
+
+
+def test_S0_05_the_metrics_of_a_loop_have_a_port_and_the_alerts_are_those_of_the_collection(helm: Helm) -> None:
+    """Both only where they are asked for."""
+    quiet = helm.template("--set", "mode=loop")
+    assert not kinds(quiet, "PrometheusRule") and kinds(quiet, "NetworkPolicy")[0]["spec"]["ingress"] == []
+    assert "ports" not in pods(quiet)["tgp-gpu-autoscale"]["containers"][0]
+    given = [
+        "mode=loop",
+        "metrics.enabled=true",
+        "metrics.port=9999",
+        "prometheusRule.enabled=true",
+        "prometheusRule.labels.release=prometheus",
+    ]
+    manifests = helm.template("--set", ",".join(given))
+    container = pods(manifests)["tgp-gpu-autoscale"]["containers"][0]
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9999}]
+    assert {"name": "TGP_METRICS_LISTEN", "value": "0.0.0.0:9999"} in container["env"]
+    assert kinds(manifests, "NetworkPolicy")[0]["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": 9999}]}]
+    assert "ports" not in pods(manifests)["tgp-gpu-validate"]["containers"][0]
+    (rule,) = kinds(manifests, "PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "files" / "prometheus_rules.yml").read_text(encoding="utf-8"))

@@ -139,7 +139,7 @@ def test_A18_orphans_are_those_of_the_world_until_they_are_gone(measured: Measur
     assert measured.value("tgp_orphan_oldest_timestamp_seconds") == 0
 
 
-def test_a_key_that_a_cloud_refuses_and_documents_that_are_faulty_are_seen(measured: Measured) -> None:
+def test_S1_30_calls_that_fail_count_by_their_kind(measured: Measured) -> None:
     rig = measured.rig
     rig.provision()
     assert (measured.value("tgp_provider_key_refused"), measured.value("tgp_documents_faulty")) == (0, 0)
