@@ -5,7 +5,8 @@
 
 Pods on living nodes start, run and stop. Pods that test a node (label ``tgp.io/acceptance``) end as the behaviour of its machine says:
 trial.py. Any other pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes it succeed that many seconds
-after its start, ``sandbox/ignore-term: "true"`` lets it go only when its grace period is over.
+after its start, ``sandbox/pull-seconds: "90"`` lets its image take that long before, ``sandbox/ignore-term: "true"`` lets it go only when
+its grace period is over.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from . import device_plugin, kubelet, trial
 from .agenda import Agenda
 from .behaviour import Behaviour
 from .cluster import MERGE, Cluster, KubeError
-from .pod_status import crashing_status, finished_status, running_status
+from .pod_status import crashing_status, finished_status, pulling_status, running_status
 from .world import World
 
-RUN_SECONDS, IGNORE_TERM = "sandbox/run-seconds", "sandbox/ignore-term"
+RUN_SECONDS, IGNORE_TERM, PULL_SECONDS = "sandbox/run-seconds", "sandbox/ignore-term", "sandbox/pull-seconds"
 _START, _STOP = 1.0, 1.0  # seconds a pod takes to start, and to stop after SIGTERM
 SILENCE = 40.0  # seconds without a heartbeat until a node counts as unreachable
 _HEARTBEAT = 10.0
@@ -215,7 +216,10 @@ class Kubelets:
         elif trial.LABEL in (meta.get("labels") or {}):
             self._try_out(pod)
         elif status.get("phase", "Pending") == "Pending":
-            self._plan(pod, "run", node.plugin_start if device_plugin.is_plugin(pod) else _START, self._run)
+            pull = _seconds((meta.get("annotations") or {}).get(PULL_SECONDS)) or 0.0
+            if pull:
+                self._plan(pod, "pull", 0.0, self._pull)
+            self._plan(pod, "run", pull + (node.plugin_start if device_plugin.is_plugin(pod) else _START), self._run)
         elif (
             status.get("phase") == "Running" and (seconds := _seconds((meta.get("annotations") or {}).get(RUN_SECONDS))) is not None
         ):
@@ -275,6 +279,12 @@ class Kubelets:
                 self._plugins[pod["metadata"]["uid"]] = sharing
             if node.gpus:
                 kubelet.offer_gpus(client, node.name, node.gpus, sharing, model=node.model, memory_mib=node.memory_mib)
+
+    def _pull(self, pod: Json) -> None:
+        node = self._alive(pod)
+        if node is not None:
+            status = pulling_status(pod, node.address, kubelet.time_text(self._world.clock.now()))
+            self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": status}, kind=MERGE)
 
     def _try_out(self, pod: Json) -> None:
         """A pod that tests its node: what its machine makes of it, step by step."""

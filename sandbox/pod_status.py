@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status a kubelet writes for a pod that runs, and for one that has finished."""
+"""The status a kubelet writes for a pod whose images it pulls, for one that runs, and for one that has finished."""
 
 from __future__ import annotations
 
@@ -28,6 +28,31 @@ def running_status(pod: Json, host: str, address: str, now: str) -> Json:
         "initContainerStatuses": [
             {**_container(pod, container), "ready": True, "started": False, "state": {"terminated": _end(pod, container, now, now)}}
             for container in pod["spec"].get("initContainers") or []
+        ],
+    }
+
+
+def pulling_status(pod: Json, host: str, now: str) -> Json:
+    """The kubelet has taken the pod and pulls its images."""
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    kinds = {kind: ("False", "ContainersNotReady") for kind in ("ContainersReady", "Ready")}
+    return {
+        "phase": "Pending",
+        "startTime": now,
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
+        "conditions": _conditions(pod, {**kinds, "Initialized": ("True", "")}, now),
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container.get("image", ""),
+                "imageID": "",
+                "restartCount": 0,
+                "ready": False,
+                "started": False,
+                "state": waiting,
+            }
+            for container in pod["spec"]["containers"]
         ],
     }
 

@@ -20,11 +20,12 @@ IDLE = 11 * 60
 
 
 def ask(rig: Rig, name: str, gpus: int = 1, resource: str = GPU, labels: dict[str, str] | None = None, **spec: t.Any) -> None:
-    """A pod that wants GPUs, anywhere unless its spec says where."""
+    """A pod that wants GPUs, anywhere unless its spec says where. ``pull``: seconds that its image takes."""
+    notes = {"sandbox/pull-seconds": str(spec.pop("pull"))} if "pull" in spec else {}
     container = {"name": "c", "image": "x", "resources": {"limits": {resource: str(gpus)}}}
     owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
     body = {
-        "metadata": {"name": name, "ownerReferences": owners, "labels": labels or {}},
+        "metadata": {"name": name, "ownerReferences": owners, "labels": labels or {}, "annotations": notes},
         "spec": {"tolerations": [{"operator": "Exists"}], "containers": [container], **spec},
     }
     rig.kube("POST", "/api/v1/namespaces/default/pods", body)
@@ -129,6 +130,29 @@ def test_L17_pod_pending_machine_rented_pod_runs_machine_goes(rig: Rig) -> None:
     assert [one["result"] for one in last["scale"]["machines"]] == ["gone"]
     assert rig.left() == {} and rig.creates() == 1
     rig.check_bill()
+
+
+def test_B14_a_pod_that_pulls_its_image_keeps_its_machine_which_is_neither_idle_nor_late(rig: Rig) -> None:
+    """It takes three quarters of an hour: longer than a node may be idle, and longer than a machine may take to join."""
+    ask(rig, "train", pull=2700)
+    scale(rig)
+    complete(rig)
+    scale(rig)
+    rig.until(lambda: waits_for(rig, "train") == "ContainerCreating", "the kubelet pulls")
+    for _run in range(3):
+        rig.advance(IDLE)
+        found = scale(rig)
+        assert (found["launch"], found["destroy"], found["waiting"], found["problems"]) == ([], [], [], [])
+        assert waits_for(rig, "train") == "ContainerCreating" and rig.claim()["phase"] == "Ready" and not rig.claim()["idle_since"]
+    rig.advance(IDLE + 300)
+    runs(rig, "train")
+    assert rig.creates() == 1
+
+
+def waits_for(rig: Rig, name: str) -> str:
+    """What the pod's container waits for."""
+    containers = rig.kube("GET", f"/api/v1/namespaces/default/pods/{name}")["status"].get("containerStatuses") or [{}]
+    return str(containers[0].get("state", {}).get("waiting", {}).get("reason", ""))
 
 
 def test_L17_a_pod_that_asks_for_any_vendors_gpu_runs(rig: Rig) -> None:

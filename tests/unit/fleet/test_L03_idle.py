@@ -37,6 +37,16 @@ WEB = pod("web", owner_kind="ReplicaSet", owner_api="apps/v1")
 SYSTEM_GPU = pod("probe", namespace="kube-system", requests=GPU)
 
 
+@pytest.mark.parametrize("waiting", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff"])
+@pytest.mark.parametrize("signal", ["pods", "both", "utilization"])
+def test_B14_a_bound_pod_that_pulls_its_image_keeps_its_node_busy(waiting: str, signal: str) -> None:
+    """However long it takes, and whatever the GPUs show: it does not use them yet."""
+    pulls = pod("train", "Pending", node="tgp-a1b2c3d4-p-00001", requests=GPU, waiting=waiting, created=at("08:00"))
+    there = node("tgp-a1b2c3d4-p-00001", annotations={IDLE_SINCE_ANNOTATION: "2026-08-20T08:00:00Z"})
+    idle = emptiness.node_idle(claim(), there, [pulls], pool(idle_signal=signal), S, NOON)
+    assert idle.busy is True and not idle.eligible and idle.value is None
+
+
 @pytest.mark.parametrize(
     ("made", "workload", "gpu", "everything"),
     [
