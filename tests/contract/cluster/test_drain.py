@@ -171,15 +171,15 @@ def test_L09_a_cordon_that_somebody_took_off_meanwhile_does_not_come_back(cluste
 
 
 def test_L09_a_forceful_drain_deletes_at_the_deadline_minus_grace(cluster: Cluster, kube: Kube) -> None:
-    """Expired: 114 tries, five seconds apart, then deleted directly when its own grace of 30 s just fits before the deadline."""
+    """Expired: 30 tries, five seconds apart, then deleted directly when its own grace of 30 s just fits before the deadline."""
     cluster.node("n")
     cluster.pod("web", "n", labels={"app": "web"}, grace=30)
     cluster.pod("bare", "n", owner="")
     budget(cluster)
-    done = empty(cluster, kube, "Expired", timeout=600)
+    done = empty(cluster, kube, "Expired", timeout=180)
     assert done.drained and done.forced == ("default/web",) and "default/bare" in done.evicted
     calls = evictions(cluster, "web")
-    assert 60 <= len(calls) <= 114  # a machine under load answers late, and pauses count from the answer
+    assert 10 <= len(calls) <= 30  # a machine under load answers late, and pauses count from the answer
     assert done.deadline is not None
     (deleted,) = [when for when, _service, call in cluster.world.writes if call.startswith("DELETE") and call.endswith("/pods/web")]
     assert 15 <= (done.deadline - deleted).total_seconds() <= 31
@@ -468,6 +468,7 @@ def test_L09_a_pod_whose_name_another_has_by_now_counts_as_gone(cluster: Cluster
 def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list before the cordon worked, all later ones fail: the deadline holds all the same, and the node is usable again."""
     monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain._FIRST_LIST", 0.5)
+    of_others = threading.enumerate()
     cluster.node("n")
     cluster.pod("web", "n")
     cluster.faults.add({"kind": "status", "status": 503, "method": "GET", "path": "/pods", "after_calls": 1, "times": None})
@@ -480,8 +481,8 @@ def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, k
     assert as_before(cluster) and cluster.pods("n") == ["web"] and not evictions(cluster)
     cluster.faults.clear()
     for thread in threading.enumerate():
-        if thread.name.startswith("follow "):
-            thread.join(5)
+        if thread.name.startswith("follow ") and thread not in of_others:
+            thread.join(60)
 
 
 def test_a_node_that_is_still_being_cordoned_when_the_drain_breaks_off_is_opened_again(cluster: Cluster) -> None:
