@@ -196,26 +196,28 @@ def tests(
 
 
 class Lane:
-    """Runs one program after the other until none is left. ``following`` takes the next one out of those that wait; ``codes`` are the exit
-    statuses so far."""
+    """Runs one program after the other until none is left. ``following`` takes the next one out of those that wait; ``failed`` are those that
+    ended with another status than 0."""
 
     def __init__(self, following: t.Callable[[], list[str]], said: t.IO[bytes] | None, environment: dict[str, str]) -> None:
         self._following, self._said, self._environment = following, said, environment
         self._process: subprocess.Popen[bytes] | None = None
-        self.codes: list[int] = []
+        self._command: list[str] = []
+        self.failed: list[str] = []
 
     def goes_on(self) -> bool:
         """Begin the next program if the one before has ended; False when there is none."""
         if self._process is not None:
             if self._process.poll() is None:
                 return True
-            self.codes.append(self._process.returncode)
+            if self._process.returncode != 0:
+                self.failed.append(shlex.join(self._command))
             self._process = None
         try:
-            command = self._following()
+            self._command = self._following()
         except IndexError:
             return False
-        self._process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=self._said, stderr=self._said)
+        self._process = subprocess.Popen(self._command, cwd=ROOT, env=self._environment, stdout=self._said, stderr=self._said)
         return True
 
     def end(self) -> None:
@@ -258,7 +260,10 @@ def in_lanes(
                 sys.stdout.flush()
                 shutil.copyfileobj(said, sys.stdout.buffer)
                 sys.stdout.flush()
-    return int(any(code != 0 for lane in lanes for code in lane.codes))
+    failed = [command for lane in lanes for command in lane.failed]
+    for command in failed:
+        print(f"FAILED: {command}", flush=True)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,9 @@ def test_lanes_run_each_command_once_and_miss_no_failure(
     ]
     assert run.in_lanes(commands[:5], dict(os.environ), commands[5:]) == int(wrong is not None)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys("0123456", "x\n")
-    assert sorted(re.findall(r"said (\d)", capfd.readouterr().out)) == list("0123456")
+    printed, _lf, failed = capfd.readouterr().out.partition("FAILED: ")
+    assert sorted(re.findall(r"said (\d)", printed)) == list("0123456")
+    assert re.findall(r"said (\d)", failed) == ([] if wrong is None else [str(wrong)])
 
 
 def test_what_needs_the_builds_waits_for_them_and_what_runs_beside_does_not(tmp_path: Path) -> None:
