@@ -55,7 +55,7 @@ def publish(client: Client, node: str, gpus: int, model: str, memory_mib: int, t
     body: Json = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"generateName": f"{node}-{DRIVER}-", "ownerReferences": [owner]},
+        "metadata": {"name": f"{node}-{DRIVER}", "ownerReferences": [owner]},
         "spec": {
             "driver": DRIVER,
             "nodeName": node,
@@ -63,8 +63,11 @@ def publish(client: Client, node: str, gpus: int, model: str, memory_mib: int, t
             "devices": [_device(number, model, memory_mib, number in tainted) for number in range(gpus)],
         },
     }
-    withdraw(client, node)
-    client.call("POST", SLICES, body)
+    try:
+        client.call("POST", SLICES, body)
+    except KubeError as error:
+        if error.status != 409:  # published already
+            raise
 
 
 def withdraw(client: Client, node: str) -> None:

@@ -24,6 +24,7 @@ NUMBERED = (
     "36",
     "37",
     "38",
+    "39",
     "40",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))

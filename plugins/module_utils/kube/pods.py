@@ -40,6 +40,8 @@ _DOMAINS = (
     CLUSTER_AUTOSCALER_PREFIX,
     CLUSTER_API_PREFIX,
     "scheduling.",
+    "kueue.",
+    "leaderworkerset.",
 )
 
 
@@ -110,6 +112,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         waiting=waiting,
         waiting_why=waiting_why,
         placement=placement_of(spec, meta["namespace"], meta.get("labels") or _NOTHING, meta["name"]),
+        pod_group=sys.intern((spec.get("schedulingGroup") or _NOTHING).get("podGroupName") or ""),
         claims=claims_of_pod(spec, status) if spec.get("resourceClaims") or "extendedResourceClaimStatus" in status else (),
     )
 

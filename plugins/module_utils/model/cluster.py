@@ -194,7 +194,7 @@ class Pod:
     container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it. ``waiting`` is
     the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it. ``claims``: its ResourceClaims;
     ``claims_problem``: why what they ask for cannot be judged, empty = it can, None = nobody looked. ``follows``: the uid of a pod that has to
-    run on the same node, and that asks for what both need.
+    run on the same node, and that asks for what both need. ``pod_group``: the PodGroup of its spec.
     """
 
     namespace: str
@@ -222,6 +222,7 @@ class Pod:
     claims: tuple[PodClaim, ...] = ()
     claims_problem: str | None = None
     follows: str = ""
+    pod_group: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

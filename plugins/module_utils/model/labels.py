@@ -140,3 +140,14 @@ TAILNET_IP_ANNOTATION = "tailscale.com/tailnet-ip"
 TAILSCALE_EXPOSE_ANNOTATION = "tailscale.com/expose"
 TAILSCALE_HOSTNAME_ANNOTATION = "tailscale.com/hostname"
 TAILSCALE_TAGS_ANNOTATION = "tailscale.com/tags"
+
+# ---- of pods that have to run at once (L-39)
+
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+VOLCANO_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+KUEUE_GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+KUEUE_GROUP_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
+LWS_LABEL = "leaderworkerset.sigs.k8s.io/name"
+LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+LWS_SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
+JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"

@@ -296,3 +296,19 @@ def test_L16_the_role_takes_the_names_of_the_plan_as_they_stand() -> None:
         one for one in yaml.safe_load((ROOT / "roles" / "scale" / "tasks" / "main.yml").read_text()) if "tgp.gpu.fleet_scale" in one
     )
     assert task["tgp.gpu.fleet_scale"]["only_named"] is True
+
+
+def test_L39_a_gang_of_four_with_room_for_two_launches_none_and_with_room_for_four_launches_four(rig: Rig) -> None:
+    """As JobSet makes it: pods with its label, which nothing else holds together."""
+    rig.training["limits"] = {"maxNodes": 2}
+    container = {"name": "c", "image": "x", "resources": {"limits": {GPU: "1"}}}
+    for number in range(4):
+        meta = {"name": f"worker-{number}", "labels": {"jobset.sigs.k8s.io/jobset-name": "train"}}
+        spec = {"tolerations": [{"operator": "Exists"}], "containers": [container], "nodeSelector": {"tgp.io/nodepool": "training"}}
+        rig.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+    rig.until(lambda: all(state(rig, f"worker-{number}")[1] == "Unschedulable" for number in range(4)), "all wait", 60)
+    none = scale(rig)
+    assert none["launch"] == [] and rig.creates() == 0
+    assert {one["reason"] for one in none["waiting"]} == {"JobSet default/train: room for 2 of 4; limit:pool.maxNodes"}
+    rig.training["limits"] = {"maxNodes": 4}
+    assert len(scale(rig)["launch"]) == 4 and len(rig.machines()) == 4

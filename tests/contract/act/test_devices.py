@@ -23,7 +23,10 @@ CLAIMS = f"{BASE}/namespaces/default/resourceclaims"
 @pytest.fixture
 def dra(build: t.Callable[..., Rig]) -> Rig:
     """A cluster with NVIDIA's DRA driver, no device plugin, and a pool for it."""
-    rig = build(device_plugin=False)
+    return with_driver(build(device_plugin=False))
+
+
+def with_driver(rig: Rig) -> Rig:
     dra_driver.install(rig.box.cluster.admin())
     rig.training["draDriver"] = dra_driver.DRIVER
     return rig
@@ -58,9 +61,13 @@ def test_L38_a_claim_gets_the_machine_that_meets_it_and_the_machine_goes_when_it
     (pod,) = first["waiting"]
     assert (pod["pod"], pod["gpus"], pod["reason"]) == ("default/train", 1, ""), first["waiting"]
     assert dra.claim()["offer"]["model"] == "A6000"
-    dra.until(lambda: scale(dra)["launch"] == [] and state(dra, "train")[0] == "Running", "the pod runs", 90)
+    dra.until(
+        lambda: scale(dra)["launch"] == [] and state(dra, "train")[0] == "Running" and dra.claim()["phase"] == "Ready",
+        "the pod runs",
+        90,
+    )
     name = dra.machine().name
-    assert "nvidia.com/gpu" not in dra.nodes()[name]["status"]["allocatable"] and dra.claim()["phase"] == "Ready"
+    assert "nvidia.com/gpu" not in dra.nodes()[name]["status"]["allocatable"]
     (claim,) = dra.kube("GET", CLAIMS)["items"]
     assert claim["status"]["allocation"]["devices"]["results"][0]["pool"] == name
     scale(dra)
@@ -75,7 +82,8 @@ def test_L38_a_claim_gets_the_machine_that_meets_it_and_the_machine_goes_when_it
     assert scale(dra)["destroy"] == [name]
 
 
-def test_L38_provision_waits_until_the_slices_of_a_node_are_there(dra: Rig) -> None:
+def test_L38_provision_waits_until_the_slices_of_a_node_are_there(build: t.Callable[..., Rig]) -> None:
+    dra = with_driver(build(device_plugin=False, speed=20.0))
     joined = dra.provision()
     assert [one["result"] for one in joined["machines"]] == ["ready"]
     assert dra.kube("GET", f"{BASE}/resourceslices")["items"][0]["spec"]["nodeName"] == dra.machine().name
@@ -87,8 +95,9 @@ def test_L38_what_cannot_be_judged_is_told_and_rents_nothing(dra: Rig) -> None:
     assert found["launch"] == [] and "its GPUs do not meet" in found["waiting"][0]["reason"]
 
 
-def test_L38_E_dra_busy_7_claims_that_may_not_be_read_end_no_machine(dra: Rig) -> None:
+def test_L38_E_dra_busy_7_claims_that_may_not_be_read_end_no_machine(build: t.Callable[..., Rig]) -> None:
     """The run stops and names the right that is missing, as it does for Nodes and pods."""
+    dra = with_driver(build(device_plugin=False, speed=20.0))
     dra.provision()
     dra.advance(3600)
     words = (

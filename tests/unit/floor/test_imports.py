@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (35, "core mesh model units"),
     "modules.node_info": (46, "core kube model planner runs units"),
     "modules.lambda_instance": (79, "core model planner providers units"),
-    "modules.fleet_info": (214, f"{READS} reports"),
-    "modules.fleet_plan": (265, ACTS),
+    "modules.fleet_info": (215, f"{READS} reports"),
+    "modules.fleet_plan": (266, ACTS),
 }
 
 

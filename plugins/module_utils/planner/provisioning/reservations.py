@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -55,6 +56,13 @@ class LaunchCapacity:
         for cloud in sorted(self.situation.seen.clouds):
             if self.situation.seen.clouds[cloud].instances is None:
                 self._unread(cloud, "machines")
+
+    def fork(self) -> LaunchCapacity:
+        """The same, of which something is reserved on trial."""
+        trial = copy.copy(self)
+        trial.taken, trial.own_in_use = self.taken.copy(), set(self.own_in_use)
+        trial.addresses = copy.deepcopy(self.addresses)
+        return trial
 
     def _unread(self, cloud: str, subject: str) -> None:
         problem = self.situation.seen.clouds[cloud].problem

@@ -23,6 +23,7 @@ from ..provisioning.reservations import LaunchCapacity
 from . import capacity, topology, unschedulable_pods
 from .binpacking import Bin, Packing, Queue, Room, fit, gpus, spare
 from .existing_nodes import Place, places
+from .gangs import gangs
 from .offer_selection import Shop, buy
 from .pending_pods import Demand, demand
 
@@ -43,13 +44,17 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
     draft.around = topology.around(situation.nodes or (), situation.seen.pods, asked.pods)
     _drop_unwanted(draft, asked, bars)
     launch_capacity = launch_planner.launch(draft, orphans, run_id)
-    packed, there = _place(draft, asked, bars)
+    whole = _whole_gangs(draft, asked, bars, launch_capacity, run_id)
+    packed, there = _place(draft, whole.pods, bars)
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
     if packed.left:
-        bought = _Buyer(draft, launch_capacity, run_id).buy(Queue(packed.left, resources, bars, around=draft.around), packed.rooms)
+        queue = Queue(packed.left, resources, bars, around=draft.around)
+        bought = _Buyer(draft, launch_capacity, run_id, fewest=whole.fewest).buy(queue, packed.rooms)
         placed |= bought[0]
         reasons = bought[1]
+    reasons |= whole.reasons
+    _count_on(draft, whole.pods, packed, there)
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
         launch_planner.prevented(draft, situation.pool_by_key[key])
     of_machine = {place.claim.name: place.claim.pool for place in there} | {launch.name: launch.pool for launch in draft.launches}
@@ -113,15 +118,71 @@ def to_admit(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[Packing, list[Place]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Whole:
+    """``pods`` without those of gangs that would be split, ``reasons`` for these; ``fewest``: gangs are whole only with as few machines as may
+    be."""
+
+    pods: tuple[Pod, ...]
+    reasons: t.Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    fewest: bool = False
+
+
+def _whole_gangs(
+    draft: Draft, asked: Demand, bars: unschedulable_pods.Bars, launch_capacity: LaunchCapacity, run_id: str
+) -> _Whole:
+    """Which gangs get a place for all that they need (L-39), tried on what could be rented. While some would be split, the last of these in
+    the order of packing is left out, and the others are tried anew."""
+    resources = draft.situation.settings.gpu_resources
+    queue = Queue(asked.pods, resources)
+    left = list(gangs(queue.pods, draft.situation.seen.pods or ()))
+    reasons = {pod.uid: ("", gang.why) for gang in left if gang.why for pod in gang.needed}
+    left = [gang for gang in left if not gang.why]
+    while True:
+        pods = tuple(pod for pod in asked.pods if pod.uid not in reasons)
+        if not left:
+            return _Whole(pods, reasons)
+        for fewest in (False, True):
+            served, why = _try(draft, pods, bars, launch_capacity.fork(), run_id, fewest=fewest)
+            split = [gang for gang in left if any(pod.uid not in served for pod in gang.needed)]
+            if not split:
+                return _Whole(pods, reasons, fewest)
+        last = split[-1]
+        room = sum(1 for pod in last.needed if pod.uid in served)
+        pool, first = next((why[pod.uid] for pod in last.needed if pod.uid in why), ("", ""))
+        text = f"{last.name}: room for {room} of {len(last.needed)}{f'; {first}' if first else ''}"
+        reasons |= {pod.uid: (pool, text) for pod in (*last.needed, *last.spare)}
+        left.remove(last)
+
+
+def _try(
+    draft: Draft, pods: tuple[Pod, ...], bars: unschedulable_pods.Bars, trial: LaunchCapacity, run_id: str, *, fewest: bool
+) -> tuple[set[str], dict[str, tuple[str, str]]]:
+    """Who would get a place, by uid, and why others would not; nothing is launched."""
+    resources = draft.situation.settings.gpu_resources
+    packed, _there = _place(draft, pods, bars)
+    queue = Queue(packed.left, resources, bars, around=draft.around)
+    bought, why = _Buyer(draft, trial, run_id, fewest=fewest, trial=True).buy(queue, packed.rooms)
+    return {*packed.placed, *bought}, why
+
+
+def _count_on(draft: Draft, pods: t.Iterable[Pod], packed: Packing, there: t.Iterable[Place]) -> None:
+    """Ready machines that pods are counted on do not go for being idle."""
+    ready = {place.claim.name for place in there if place.node is not None}
+    for pod in pods:
+        if (name := packed.placed.get(pod.uid)) in ready and name is not None:
+            draft.counted_on.setdefault(name, f"{pod.namespace}/{pod.name}")
+
+
+def _place(draft: Draft, waiting: t.Sequence[Pod], bars: unschedulable_pods.Bars) -> tuple[Packing, list[Place]]:
     """Pods onto machines that there are or will be. A pod that still waits although a Ready machine should hold it is looked at twice,
     then it is barred from that pool."""
     there = places(draft, unresumed=False)
-    _add(bars, unschedulable_pods.too_small(draft, asked.pods, there))
+    _add(bars, unschedulable_pods.too_small(draft, waiting, there))
     ready = {place.claim.name: place for place in there if place.node is not None}
-    pods = {pod.uid: pod for pod in asked.pods}
+    pods = {pod.uid: pod for pod in waiting}
     while True:
-        packed = fit(asked.pods, [place.room for place in there], draft.situation.settings.gpu_resources, bars, draft.around)
+        packed = fit(waiting, [place.room for place in there], draft.situation.settings.gpu_resources, bars, draft.around)
         on_ready = [(pods[uid], ready[name]) for uid, name in packed.placed.items() if name in ready]
         marked = {
             pod.uid: {place.claim.pool: why}
@@ -129,11 +190,8 @@ def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[
             if not _needs_others(draft, pod, place) and (why := unschedulable_pods.mark(draft, pod, place.claim.pool))
         }
         if not marked:
-            break
+            return packed, there
         _add(bars, marked)
-    for pod, place in on_ready:
-        draft.counted_on.setdefault(place.claim.name, f"{pod.namespace}/{pod.name}")
-    return packed, there
 
 
 def _needs_others(draft: Draft, pod: Pod, place: Place) -> bool:
@@ -183,7 +241,11 @@ def _add(bars: unschedulable_pods.Bars, more: t.Mapping[str, t.Mapping[str, str]
 class _Buyer:
     """The pools as shops, and what is taken from them as launches."""
 
-    def __init__(self, draft: Draft, launch_capacity: LaunchCapacity, run_id: str) -> None:
+    def __init__(
+        self, draft: Draft, launch_capacity: LaunchCapacity, run_id: str, *, fewest: bool = False, trial: bool = False
+    ) -> None:
+        """``fewest``: whatever pools say of the offer to take. ``trial``: nothing is launched."""
+        self.fewest, self.trial = fewest, trial
         self.draft = draft
         self.launch_capacity = launch_capacity
         self.run_id = run_id
@@ -228,7 +290,7 @@ class _Buyer:
             closed=launch_planner.refuse_to_launch(self.draft, pool, node_class) or _exact(pool),
             why_none=self.launch_capacity.why_none(pool, node_class) if not offers else "",
             most=max(0, launch_planner.MAX_LAUNCH_PER_RUN - launched),
-            fewest=pool.pack == "fewest",
+            fewest=self.fewest or pool.pack == "fewest",
         )
 
     def _take(
@@ -240,6 +302,10 @@ class _Buyer:
         is_candidate: t.Callable[[Offer], bool],
         room: t.Callable[[str], Bin],
     ) -> str:
+        if self.trial:
+            self.launch_capacity.reserve(offer, pool, node_class)
+            self._placed.update({pod.uid: offer.id for pod in pods})
+            return f"trial-{len(self._placed)}"
         resources = self.draft.situation.settings.gpu_resources
         needed = sum(gpus(pod, resources) for pod in pods)
 
