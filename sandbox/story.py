@@ -349,7 +349,10 @@ class Story(Obstacles):
             sharing = self._device_plugin(intent, gpus)
             if sharing is not None:
                 offer = self._machine.offer
-                kubelet.offer_gpus(client, intent.node_name, gpus, sharing, model=offer.model, memory_mib=offer.memory_mib)
+                account = (
+                    t.cast(Cluster, self._all.cluster).admin() if sharing.dra else client
+                )  # a DRA driver has an account of its own
+                kubelet.offer_gpus(account, intent.node_name, gpus, sharing, model=offer.model, memory_mib=offer.memory_mib)
                 self._note("gpu", f"{kubelet.GPU}: {gpus * sharing.replicas}")
         self._note("done", "")
 

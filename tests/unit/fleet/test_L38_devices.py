@@ -39,12 +39,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.devices import (
     SliceDevice,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.emptiness import node_idle
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.device_selectors import NotUnderstood, compiled, verdict
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.gpu_attributes import planned_devices
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import gpus_on, lacks, needs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.device_plugins import NONE, YES, answer
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.device_selectors import NotUnderstood, compiled, verdict
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.devices import with_devices
 from hypothesis import strategies
 

@@ -33,7 +33,7 @@ from ...model.devices import (
     SliceDevice,
 )
 from ...model.resources import NVIDIA_GPU
-from .device_selectors import NotUnderstood, compiled, verdict
+from ..offers.device_selectors import NotUnderstood, compiled, verdict
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """What every DeviceClass is asked for by as an extended resource, before its name."""
