@@ -31,7 +31,7 @@ Json = dict[str, t.Any]
 
 def manifests() -> list[Json]:
     """The DaemonSet of its kubelet plugin and its DeviceClasses, as its chart installs them."""
-    return list(yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8")))
+    return t.cast("list[Json]", yaml.safe_load(MANIFEST.read_text(encoding="utf-8"))["items"])
 
 
 def install(client: Client) -> None:

@@ -245,4 +245,4 @@ def test_S0_05_the_metrics_of_a_loop_have_a_port_and_the_alerts_are_those_of_the
     assert "ports" not in pods(manifests)["tgp-gpu-validate"]["containers"][0]
     (rule,) = kinds(manifests, "PrometheusRule")
     assert rule["metadata"]["labels"]["release"] == "prometheus"
-    assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "files" / "prometheus_rules.yml").read_text(encoding="utf-8"))
+    assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "monitoring" / "prometheus_rules.yml").read_text(encoding="utf-8"))

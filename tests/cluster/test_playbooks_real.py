@@ -205,6 +205,9 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("delete", "nodes"),
         *_each("delete", "secrets", namespace=SYSTEM),
     ),
+    "no pool here has draDriver; tests/cluster/test_devices_real.py, tests/contract/act/test_devices.py": tuple(
+        Right("list", kind, "resource.k8s.io") for kind in ("deviceclasses", "resourceclaims", "resourceslices")
+    ),
     "no pod with persistent volumes waits; tests/contract/act/test_autoscale.py": (
         *_each("list", "persistentvolumeclaims"),
         *_each("list", "persistentvolumes"),

@@ -22,7 +22,7 @@ from sandbox.running import ROOT
 from tests.build import CannotBuild
 from tests.node_real import debian
 
-RULES = ROOT / "files" / "prometheus_rules.yml"
+RULES = ROOT / "monitoring" / "prometheus_rules.yml"
 _PATIENCE = 60.0  # real seconds
 
 

@@ -182,7 +182,7 @@ def test_what_the_chart_has_of_other_files_is_current() -> None:
     for copy, source in (
         ("crds.yaml", "schemas/crds.yaml"),
         ("admission_policy.yml", "files/admission_policy.yml"),
-        ("prometheus_rules.yml", "files/prometheus_rules.yml"),
+        ("prometheus_rules.yml", "monitoring/prometheus_rules.yml"),
     ):
         assert (chart / "files" / copy).samefile(ROOT / source)
     (described,) = manifests("charts/tgp-gpu/Chart.yaml")

@@ -18,7 +18,7 @@ from .test_guides import anchors
 from .tree import ROOT, below, tree
 
 PAGE = ROOT / "docs" / "how_to" / "metrics.md"
-RULES = yaml.safe_load((ROOT / "files" / "prometheus_rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+RULES = yaml.safe_load((ROOT / "monitoring" / "prometheus_rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 
 
 def test_the_reference_of_metrics_is_current() -> None:

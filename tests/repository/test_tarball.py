@@ -24,7 +24,20 @@ METADATA = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))
 MIB = 1024 * 1024
 MOST = 2 * MIB  # of the tarball; it had 1.4 MiB when the bound was set
 LARGE: set[str] = set()  # files of more than a MiB that may be in it
-FOLDERS = {"changelogs", "docs", "examples", "extensions", "files", "meta", "playbooks", "plugins", "roles", "sandbox", "schemas"}
+FOLDERS = {
+    "changelogs",
+    "docs",
+    "examples",
+    "extensions",
+    "files",
+    "meta",
+    "monitoring",
+    "playbooks",
+    "plugins",
+    "roles",
+    "sandbox",
+    "schemas",
+}
 PAGES = {"CHANGELOG.rst", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
 NEEDS = {"bindep.txt", "requirements.txt", "requirements-controller.txt"}
 MADE = {"FILES.json", "MANIFEST.json"}

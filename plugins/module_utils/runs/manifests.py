@@ -29,11 +29,11 @@ _SHORT = {
     "rbac": "files/rbac.yml",
     "admission_policy": "files/admission_policy.yml",
     "crds": "schemas/crds.yaml",
-    "prometheus_rules": "files/prometheus_rules.yml",
+    "prometheus_rules": "monitoring/prometheus_rules.yml",
     "requirements": "requirements.txt",
     "requirements-controller": "requirements-controller.txt",
 }
-_FOLDERS = ("examples", "files", "schemas")
+_FOLDERS = ("examples", "files", "monitoring", "schemas")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,7 +56,7 @@ def test_the_manifest_is_printed_as_it_is_installed() -> None:
 
 def test_every_short_name_and_every_path_names_a_file() -> None:
     available = run()[0]["available"]
-    assert available[:5] == ["rbac", "admission_policy", "crds", "requirements", "requirements-controller"]
+    assert available[:6] == ["rbac", "admission_policy", "crds", "prometheus_rules", "requirements", "requirements-controller"]
     for name in available:
         files = run(name)[0]["files"]
         assert files and all((ROOT / one["source"]).read_text() == one["content"] for one in files), name
