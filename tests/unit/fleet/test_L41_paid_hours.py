@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.paid_hours import LEAD, SHORTEST, goes_from, paid_until
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.paid_hours import LEAD, SHORTEST, against, goes_from, paid_until
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES as REAL
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +98,13 @@ def test_L41_an_idle_node_goes_from_ten_minutes_before_its_next_hour_on(now: str
 
 def test_L41_without_whole_hours_it_goes_at_once() -> None:
     assert goes(idle(at("11:31"))) == ["Empty"]
+
+
+@pytest.mark.parametrize("cloud", sorted(REAL))
+def test_L41_whether_its_idle_time_is_over_is_another_rules_matter(cloud: str) -> None:
+    """A rule that lets a machine go before its idle time is over is not overruled where no whole hour is paid."""
+    kept = against(claim(NAME), at("11:30"), at("11:20"), REAL[cloud])
+    assert bool(kept) is (REAL[cloud].rented and REAL[cloud].billing_granularity >= SHORTEST)
 
 
 @pytest.mark.usefixtures("hourly")

@@ -37,8 +37,9 @@ def goes_from_of(claim: Claim, due: datetime, capability: Capability | None) -> 
 
 
 def against(claim: Claim, due: datetime, now: datetime, capability: Capability | None) -> str:
-    """What keeps a machine that could be terminated since ``due``; empty = nothing. A termination that has begun goes on."""
+    """What keeps a machine that could be terminated since ``due``; empty = nothing. A termination that has begun goes on. Whether ``due`` has
+    come is another rule's matter."""
     goes = goes_from_of(claim, due, capability)
-    if now >= goes or claim.deletion is not None:
+    if goes <= due or now >= goes or claim.deletion is not None:
         return ""
     return f"its started hour is paid; it goes from {print_time(goes)} on"
