@@ -12,13 +12,15 @@ import subprocess
 import typing as t
 
 from ...core.redact import program_environment, redact_foreign
-from ..gpus.facts import HostSystem
+from ..gpus.facts import HostSystem, driver_version
 
 _PART = "==tgp "
 _CONNECT, _WHOLE = 8, 60  # seconds: for the connection, and for all of it (nvidia-smi may hang on a lost GPU)
 _MOST_ADDRESSES = 2
 _LONGEST = 300  # characters of an error
 _SSH_FAILED = 255  # ssh's own exit status; every other is the command's
+#: what is read, by the part of the answer that shows that it was
+_NEEDS = {"modules": "modules", "driver": "version", "toolkit": "runtime", "nvidia-smi": "smi", "kernel log": "xids"}
 _UNSENT = "it was not asked"
 #: what the node runs, as the user that logs in; every file is one that all may read
 SCRIPT = r"""
@@ -102,7 +104,7 @@ def _meaning(address: str, user: str, said: str) -> str:
 
 
 def _unread(why: str) -> HostSystem:
-    return HostSystem(unread=tuple((what, why) for what in ("driver", "modules", "nvidia-smi", "toolkit", "kernel log")))
+    return HostSystem(unread=tuple((what, why) for what in _NEEDS))
 
 
 # ---- the answer
@@ -123,7 +125,7 @@ def parse(text: str) -> HostSystem:
     return HostSystem(
         kernel=" ".join(parts.get("kernel", ())),
         modules=modules,
-        driver=_driver(parts.get("version")),
+        driver=driver_version("\n".join((*parts["version"], ""))) if "version" in parts else None,
         packages=_installed(parts.get("packages")),
         toolkit=_toolkit(parts.get("toolkit")),
         runtime=bool(parts["runtime"]) if "runtime" in parts else None,
@@ -132,9 +134,6 @@ def parse(text: str) -> HostSystem:
         xids=None if xids is None else tuple(redact_foreign(line)[:_LONGEST] for line in xids),
         unread=tuple(sorted(unread.items())),
     )
-
-
-_NEEDS = {"modules": "modules", "driver": "version", "toolkit": "runtime", "nvidia-smi": "smi", "kernel log": "xids"}
 
 
 def _parts(text: str) -> dict[str, list[str]]:
@@ -147,13 +146,6 @@ def _parts(text: str) -> dict[str, list[str]]:
         elif line.strip():
             lines.append(line.strip())
     return found
-
-
-def _driver(lines: t.Sequence[str] | None) -> str | None:
-    if lines is None:
-        return None
-    match = re.search(r"Kernel Module\b.*?\s(\d+\.\d+(?:\.\d+)?)\s", " ".join(lines) + " ")
-    return match[1] if match else ""
 
 
 def _installed(lines: t.Sequence[str] | None) -> tuple[str, ...] | None:

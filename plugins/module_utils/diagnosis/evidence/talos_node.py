@@ -18,10 +18,9 @@ from ...core.redact import redact_foreign
 from ...core.task import Task
 from ...talos.api.reader import NodeReader, access_of
 from ..facts import SystemService
-from ..gpus.facts import NodeSystem
+from ..gpus.facts import NodeSystem, driver_version
 
 _VERSION_FILE = "/proc/driver/nvidia/version"
-_VERSION = re.compile(r"Kernel Module\b.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _T = t.TypeVar("_T")
 _FIRST_LOGS = ("controller-runtime", "kubelet")  # what Talos itself waits for, and why there is no Node
 _MOST_LOGS = 8
@@ -80,8 +79,7 @@ class TalosNodes:
             if re.search(r"(?i)no such file|not_found", str(error)):
                 return ""
             raise
-        match = _VERSION.search(text)
-        return match[1] if match else ""
+        return driver_version(text)
 
 
 # ---- of a machine that is going to be terminated

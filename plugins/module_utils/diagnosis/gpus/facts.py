@@ -9,6 +9,7 @@ None is unknown: it could not be read, and ``unread`` says why. It is never a no
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ...model import Node, Placement, Pod
@@ -18,6 +19,7 @@ from ..facts import EventSeen, SystemService
 
 OK, WARN, NO, UNKNOWN = "ok", "warn", "NO", "unknown"
 Unread = tuple[tuple[str, str], ...]
+_VERSION = re.compile(r"Kernel Module\b.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +103,17 @@ class GpuNodeFacts:
     def shown(self) -> int:
         """GPUs (or slices) that it shows to the scheduler."""
         return whole_gpus(self.node.allocatable)
+
+
+def driver_version(text: str) -> str:
+    """The version that /proc/driver/nvidia/version names; "" where it names none."""
+    match = _VERSION.search(text)
+    return match[1] if match else ""
+
+
+def node_check(node: GpuNodeFacts, check: str, state: str, seen: str, remedy: str = "", code: str = "") -> GpuCheck:
+    """A row about a node."""
+    return GpuCheck(f"node {node.node.name}", check, state, seen, remedy, code)
 
 
 def whole_gpus(resources: t.Mapping[str, int]) -> int:

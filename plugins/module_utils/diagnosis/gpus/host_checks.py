@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .facts import NO, OK, UNKNOWN, WARN, GpuCheck, GpuNodeFacts, HostSystem
+from .facts import NO, OK, UNKNOWN, WARN, GpuCheck, GpuNodeFacts, HostSystem, node_check
 
 NEEDED = ("nvidia", "nvidia_uvm")  # nvidia_drm and nvidia_modeset are for displays
 _KERNEL_MODULES = re.compile(r"linux-modules-nvidia-\S+?-(\d+\.\d+\.\d+-\S+)")
@@ -27,46 +27,42 @@ def host_checks(node: GpuNodeFacts, host: HostSystem) -> t.Iterator[GpuCheck]:
         yield rule(node, host)
 
 
-def _row(node: GpuNodeFacts, check: str, state: str, seen: str, remedy: str = "", code: str = "") -> GpuCheck:
-    return GpuCheck(f"node {node.node.name}", check, state, seen, remedy, code)
-
-
 def _driver(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
     if host.modules is None:
-        return _row(node, "driver", UNKNOWN, host.why_unread("modules"))
+        return node_check(node, "driver", UNKNOWN, host.why_unread("modules"))
     missing = [name for name in NEEDED if name not in host.modules]
     if missing:
         return _not_loaded(node, host, missing)
     if host.driver is None:
-        return _row(node, "driver", OK, f"modules are loaded; its version: {host.why_unread('driver')}")
+        return node_check(node, "driver", OK, f"modules are loaded; its version: {host.why_unread('driver')}")
     if not host.driver:
-        return _row(
+        return node_check(
             node, "driver", NO, "modules are loaded, and /proc/driver/nvidia/version does not exist",
             "The module does not drive this GPU: read the kernel's log on it (journalctl -k -g NVRM).", "driver_without_gpu",
         )  # fmt: skip
-    return _row(node, "driver", OK, f"{host.driver} for kernel {host.kernel}, {' and '.join(NEEDED)} loaded")
+    return node_check(node, "driver", OK, f"{host.driver} for kernel {host.kernel}, {' and '.join(NEEDED)} loaded")
 
 
 def _not_loaded(node: GpuNodeFacts, host: HostSystem, missing: t.Sequence[str]) -> GpuCheck:
     if "nouveau" in (host.modules or ()) and "nvidia" in missing:
-        return _row(
+        return node_check(
             node, "driver", NO, "the kernel's own driver nouveau holds the GPUs, and NVIDIA's is not loaded",
             "Install NVIDIA's driver, whose package blacklists nouveau, and reboot. " + _INSTALL, "nouveau_loaded",
         )  # fmt: skip
     packages = [one for one in host.packages or () if _DRIVER.match(one)]
     if host.packages is not None and not packages:
-        return _row(
+        return node_check(
             node, "driver", NO, f"no driver package of NVIDIA is installed, and {', '.join(missing)} are not loaded",
             _INSTALL, "no_driver_package",
         )  # fmt: skip
     kernels = sorted({match[1] for one in packages if (match := _KERNEL_MODULES.match(one))})
     dkms = any(one.startswith("nvidia-dkms-") for one in packages)
     if kernels and host.kernel and host.kernel not in kernels and not dkms:
-        return _row(
+        return node_check(
             node, "driver", NO, f"kernel {host.kernel} runs, and the modules are installed for {', '.join(kernels)}",
             f"Reboot into that kernel, or install the package linux-modules-nvidia-… for {host.kernel}.", "module_of_other_kernel",
         )  # fmt: skip
-    return _row(
+    return node_check(
         node, "driver", NO, f"kernel modules are not loaded: {', '.join(missing)}",
         f"On the node: sudo modprobe {' '.join(missing)}. If that fails, the machine has no GPU, Secure Boot refuses the module, or DKMS "
         "could not build it for this kernel (journalctl -k, dkms status).",
@@ -76,15 +72,15 @@ def _not_loaded(node: GpuNodeFacts, host: HostSystem, missing: t.Sequence[str]) 
 
 def _smi(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
     if host.smi is None:
-        return _row(node, "nvidia-smi", UNKNOWN, host.why_unread("nvidia-smi"))
+        return node_check(node, "nvidia-smi", UNKNOWN, host.why_unread("nvidia-smi"))
     if re.search(r"version mismatch", host.smi):
-        return _row(
+        return node_check(
             node, "nvidia-smi", NO, host.smi,
             "The package was upgraded under the loaded module: drain the node and reboot it. The start script holds the packages back.",
             "version_mismatch",
         )  # fmt: skip
     if host.smi:
-        return _row(
+        return node_check(
             node,
             "nvidia-smi",
             NO,
@@ -93,7 +89,7 @@ def _smi(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
             "smi_failed",
         )
     if node.gpus is not None and host.gpus is not None and host.gpus < node.gpus:
-        return _row(
+        return node_check(
             node,
             "nvidia-smi",
             NO,
@@ -101,38 +97,38 @@ def _smi(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
             _REPLACE,
             "gpus_missing",
         )
-    return _row(node, "nvidia-smi", OK, f"{host.gpus} GPUs")
+    return node_check(node, "nvidia-smi", OK, f"{host.gpus} GPUs")
 
 
 def _toolkit(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
     if host.toolkit is None or host.runtime is None:
-        return _row(node, "container toolkit", UNKNOWN, host.why_unread("toolkit"))
+        return node_check(node, "container toolkit", UNKNOWN, host.why_unread("toolkit"))
     if not host.toolkit:
-        return _row(
+        return node_check(
             node, "container toolkit", NO, "nvidia-ctk is not installed, so containers get no GPU",
             "Install nvidia-container-toolkit (1.17 or newer) on it, or join it again (playbook join_kubelet).", "no_toolkit",
         )  # fmt: skip
     if not host.runtime:
-        return _row(
+        return node_check(
             node, "container toolkit", NO, f"{host.toolkit} is installed, and containerd's configuration names no runtime nvidia",
             "On the node: sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart containerd.",
             "no_runtime",
         )  # fmt: skip
-    return _row(node, "container toolkit", OK, f"{host.toolkit}, containerd has the runtime nvidia")
+    return node_check(node, "container toolkit", OK, f"{host.toolkit}, containerd has the runtime nvidia")
 
 
 def _kernel_log(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
     if host.xids is None:
-        return _row(node, "kernel log", UNKNOWN, host.why_unread("kernel log"))
+        return node_check(node, "kernel log", UNKNOWN, host.why_unread("kernel log"))
     codes = [int(match[1]) for line in host.xids if (match := re.search(r"Xid \([^)]*\): (\d+)", line))]
     lost = sorted(_LOST & set(codes))
     if lost:
         last = next(line for line in reversed(host.xids) if re.search(rf"\): {lost[-1]}\b", line))
-        return _row(node, "kernel log", NO, f"XID {', '.join(map(str, lost))}: {last}", _REPLACE, "xid")
+        return node_check(node, "kernel log", NO, f"XID {', '.join(map(str, lost))}: {last}", _REPLACE, "xid")
     if host.xids:
-        return _row(
+        return node_check(
             node, "kernel log", WARN, f"{len(host.xids)} XIDs since boot, the last: {host.xids[-1]}",
             "13 and 31 are faults of a program; 48, 63, 64, 94 and 95 are memory errors, 74 is NVLink: replace the machine if they come again.",
             "xid",
         )  # fmt: skip
-    return _row(node, "kernel log", OK, "no XID since boot")
+    return node_check(node, "kernel log", OK, "no XID since boot")

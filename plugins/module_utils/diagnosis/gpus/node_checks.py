@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ...planner.scheduling.node_affinity import against_labels, against_taints
-from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, whole_gpus
+from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, node_check, whole_gpus
 from .host_checks import host_checks
 from .log_meanings import CDI, PLUGIN, POWER, REGISTERED, meaning_of, says
 
@@ -39,19 +39,19 @@ def node_checks(node: GpuNodeFacts, cluster: ClusterGpus) -> t.Iterator[GpuCheck
             yield check
 
 
-def _row(node: GpuNodeFacts, check: str, state: str, seen: str, remedy: str = "", code: str = "") -> GpuCheck:
-    return GpuCheck(f"node {node.node.name}", check, state, seen, remedy, code)
-
-
 def _node(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck:
     record = node.node
     if record.ready:
         if record.unschedulable:
-            return _row(node, "node", WARN, "Ready and cordoned: no new pod comes", "Uncordon it, if nobody drains it.", "cordoned")
-        return _row(node, "node", OK, f"Ready, kubelet {record.kubelet_version or '?'}, {record.os_image or 'system unknown'}")
+            return node_check(
+                node, "node", WARN, "Ready and cordoned: no new pod comes", "Uncordon it, if nobody drains it.", "cordoned"
+            )
+        return node_check(
+            node, "node", OK, f"Ready, kubelet {record.kubelet_version or '?'}, {record.os_image or 'system unknown'}"
+        )
     word = "not Ready" if record.ready is False else "silent: its kubelet does not report"
     seen = f"{word}: {record.ready_message[:200]}".rstrip(": ")
-    return _row(
+    return node_check(
         node, "node", NO, seen, "See why in its conditions (kubectl describe node); a rented machine is replaced.", "node_not_ready"
     )
 
@@ -62,61 +62,63 @@ def _extensions(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
         return None
     nvidia = {name: version for name, version in node.extensions.items() if "nvidia" in name}
     if not node.extensions:
-        return _row(node, "extensions", UNKNOWN, "the Node carries no labels extensions.talos.dev/…, so its image is not known")
+        return node_check(
+            node, "extensions", UNKNOWN, "the Node carries no labels extensions.talos.dev/…, so its image is not known"
+        )
     listed = ", ".join(f"{name} {version}".rstrip() for name, version in sorted(nvidia.items())) or "none of NVIDIA"
     tracks = sorted({match[1] for name in nvidia if (match := _TRACKED.fullmatch(name))})
     drivers = [name for name in nvidia if _DRIVER.fullmatch(name)]
     if not drivers:
-        return _row(node, "extensions", NO, f"the image has no driver of NVIDIA: {listed}", _NEW_IMAGE, "no_driver_extension")
+        return node_check(node, "extensions", NO, f"the image has no driver of NVIDIA: {listed}", _NEW_IMAGE, "no_driver_extension")
     if len(tracks) > 1:
-        return _row(
+        return node_check(
             node, "extensions", NO, f"extensions of the tracks {' and '.join(tracks)} are mixed: {listed}",
             "Take all NVIDIA extensions of one track. " + _NEW_IMAGE, "mixed_tracks",
         )  # fmt: skip
     if not any(_TOOLKIT.fullmatch(name) for name in nvidia):
-        return _row(
+        return node_check(
             node, "extensions", NO, f"nvidia-container-toolkit is missing, so containerd has no runtime nvidia: {listed}",
             f"Add siderolabs/nvidia-container-toolkit-{tracks[0]}. " + _NEW_IMAGE, "no_toolkit",
         )  # fmt: skip
     if node.wrong_driver:
-        return _row(node, "extensions", NO, " ".join(node.wrong_driver), _NEW_IMAGE, "wrong_driver")
+        return node_check(node, "extensions", NO, " ".join(node.wrong_driver), _NEW_IMAGE, "wrong_driver")
     if node.needs_fabric_manager and not any(name.startswith("nvidia-fabricmanager") for name in nvidia):
-        return _row(
+        return node_check(
             node, "extensions", WARN, f"no fabric manager, and these GPUs sit on NVSwitches: {listed}",
             "CUDA error 802 means that the host does not run one either. Then add nvidia-fabricmanager of the same track.", "no_fabric_manager",
         )  # fmt: skip
-    return _row(node, "extensions", OK, listed)
+    return node_check(node, "extensions", OK, listed)
 
 
 def _driver(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck:
     system = node.system
     if system is None:
-        return _row(node, "driver", UNKNOWN, node.unasked or "the node was not asked")
+        return node_check(node, "driver", UNKNOWN, node.unasked or "the node was not asked")
     if system.modules is None:
-        return _row(node, "driver", UNKNOWN, f"modules: {system.why_unread('modules')}")
+        return node_check(node, "driver", UNKNOWN, f"modules: {system.why_unread('modules')}")
     missing = [name for name in MODULES if name not in system.modules]
     if missing:
-        return _row(
+        return node_check(
             node, "driver", NO, f"kernel modules are not loaded: {', '.join(missing)}",
             f"Add {', '.join(missing)} to machine.kernel.modules (Talos 1.14: KernelModuleConfig); extensions do not load them. If they are "
             "there, the machine has no GPU, or needs a full reboot (kernel.kexec_load_disabled=1).",
             "modules_not_loaded",
         )  # fmt: skip
     if system.driver is None:
-        return _row(node, "driver", OK, f"modules are loaded; its version: {system.why_unread('driver')}")
+        return node_check(node, "driver", OK, f"modules are loaded; its version: {system.why_unread('driver')}")
     if not system.driver:
-        return _row(
+        return node_check(
             node, "driver", NO, "modules are loaded, and /proc/driver/nvidia/version does not exist",
             "The module does not drive this GPU: see the check extensions, and the kernel's log (NVRM).", "driver_without_gpu",
         )  # fmt: skip
     ordered = _branch_versions(node)
     if ordered and system.driver not in ordered:
-        return _row(
+        return node_check(
             node, "driver", NO, f"driver {system.driver} is loaded, and the image's libraries are {', '.join(sorted(ordered))}",
             "Driver and libraries must be of one version: reboot into the image, or make it anew with extensions of one track.",
             "version_mismatch",
         )  # fmt: skip
-    return _row(node, "driver", OK, f"{system.driver}, {len(MODULES)} modules loaded")
+    return node_check(node, "driver", OK, f"{system.driver}, {len(MODULES)} modules loaded")
 
 
 def _branch_versions(node: GpuNodeFacts) -> set[str]:
@@ -129,24 +131,24 @@ def _services(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
         return None
     services = node.system.services
     if services is None:
-        return _row(node, "services", UNKNOWN, f"services: {node.system.why_unread('services')}")
+        return node_check(node, "services", UNKNOWN, f"services: {node.system.why_unread('services')}")
     persistenced, fabric = services.get(PERSISTENCED), services.get(FABRIC_MANAGER)
     if persistenced is None:
-        return _row(
+        return node_check(
             node, "services", NO, f"{PERSISTENCED} does not exist: the image has no toolkit extension", _NEW_IMAGE, "no_toolkit"
         )
     if persistenced.state != "Running":
-        return _row(
+        return node_check(
             node, "services", NO, f"{PERSISTENCED} is {persistenced.state}: {persistenced.message}".rstrip(": "),
             "It waits for a loaded driver: see the checks driver and extensions. Talos's boot waits for it, and reboots after 70 minutes.",
             "persistenced_waits",
         )  # fmt: skip
     if fabric is not None and fabric.state != "Running":
-        return _row(
+        return node_check(
             node, "services", NO, f"{FABRIC_MANAGER} is {fabric.state}: {fabric.message}".rstrip(": "),
             "Without it CUDA ends with error 802 on boards with NVSwitches; it must be of the driver's very version.", "fabric_manager_down",
         )  # fmt: skip
-    return _row(node, "services", OK, f"{PERSISTENCED} Running" + (f", {FABRIC_MANAGER} Running" if fabric else ""))
+    return node_check(node, "services", OK, f"{PERSISTENCED} Running" + (f", {FABRIC_MANAGER} Running" if fabric else ""))
 
 
 def _cdi(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
@@ -154,15 +156,15 @@ def _cdi(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
         return None
     service = node.system.services.get(CDI_GEN)
     if service is None:
-        return _row(
+        return node_check(
             node, "CDI", WARN, f"{CDI_GEN} does not exist (before Talos 1.13 that is so): only the runtime nvidia injects GPUs"
         )
     meaning = meaning_of(node.system.logs.get(CDI_GEN, ()), CDI)
     if service.state == "Failed" or (meaning is not None and service.state != "Finished"):
         quote = meaning.quote if meaning else service.message
-        return _row(node, "CDI", NO, f"{CDI_GEN} is {service.state}: {quote}".rstrip(": "), CDI[0][3], "cdi_failed")
+        return node_check(node, "CDI", NO, f"{CDI_GEN} is {service.state}: {quote}".rstrip(": "), CDI[0][3], "cdi_failed")
     if service.state != "Finished":
-        return _row(
+        return node_check(
             node,
             "CDI",
             WARN,
@@ -170,7 +172,7 @@ def _cdi(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
             "It should end as Finished.",
             "cdi_unfinished",
         )
-    return _row(node, "CDI", OK, f"{CDI_GEN} Finished")
+    return node_check(node, "CDI", OK, f"{CDI_GEN} Finished")
 
 
 # ---- what runs on it
@@ -178,19 +180,19 @@ def _cdi(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
 
 def _plugin(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
     if cluster.daemons is None:
-        return _row(node, "device plugin", UNKNOWN, cluster.why_unread("DaemonSets"))
+        return node_check(node, "device plugin", UNKNOWN, cluster.why_unread("DaemonSets"))
     plugins = [daemon for daemon in cluster.daemons if daemon.kind == "plugin"]
     if not plugins:
-        return _row(
+        return node_check(
             node, "device plugin", NO, "the cluster has no device plugin, so no node shows GPUs",
             "Install one: ansible-playbook tgp.gpu.device_plugin, or NVIDIA's GPU Operator (docs/how_to/talos.md).", "no_plugin",
         )  # fmt: skip
     if cluster.pods is None:
-        return _row(node, "device plugin", UNKNOWN, cluster.why_unread("pods"))
+        return node_check(node, "device plugin", UNKNOWN, cluster.why_unread("pods"))
     here = [pod for pod in cluster.pods if pod.kind == "plugin" and pod.node == node.node.name]
     if not here and node.shown:
         seen = f"the node shows GPUs, and no pod of {', '.join(map(str, plugins))} is on it: another program advertises them"
-        return _row(
+        return node_check(
             node, "device plugin", WARN, seen, "If the node loses its GPUs, look for that program first.", "plugin_elsewhere"
         )
     if not here:
@@ -211,12 +213,12 @@ def _not_scheduled(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
         else "Give the Node the label that the DaemonSet selects (nvidia.com/gpu.present=true comes with GPU nodes of Talos), or see why the "
         "DaemonSet controller makes no pod (kubectl describe daemonset)."
     )  # fmt: skip
-    return _row(node, "device plugin", NO, f"no pod of it on this node: {'; '.join(reasons)}", remedy, "plugin_not_scheduled")
+    return node_check(node, "device plugin", NO, f"no pod of it on this node: {'; '.join(reasons)}", remedy, "plugin_not_scheduled")
 
 
 def _plugin_pod(node: GpuNodeFacts, pod: DaemonPod) -> GpuCheck:
     if re.search(r'no runtime for "nvidia"', pod.trouble):
-        return _row(
+        return node_check(
             node, "device plugin", NO, f"{pod.name}: {pod.trouble}",
             "The image has no toolkit extension: see the check extensions. " + _NEW_IMAGE, "no_toolkit",
         )  # fmt: skip
@@ -224,22 +226,24 @@ def _plugin_pod(node: GpuNodeFacts, pod: DaemonPod) -> GpuCheck:
     meaning = meaning_of(lines, PLUGIN)
     registered = says(lines, REGISTERED)
     if meaning is not None and registered <= says(lines, re.escape(meaning.quote[:60])):
-        return _row(node, "device plugin", NO, f"{pod.name}: {meaning.text} It says: {meaning.quote}", meaning.remedy, meaning.code)
+        return node_check(
+            node, "device plugin", NO, f"{pod.name}: {meaning.text} It says: {meaning.quote}", meaning.remedy, meaning.code
+        )
     if not pod.ready:
-        return _row(
+        return node_check(
             node, "device plugin", NO, f"{pod.name} is {pod.phase} and not ready: {pod.trouble}".rstrip(": "),
             "A pod of the GPU Operator that stays in Init waits for the driver: hostPaths.driverInstallDir=/usr/local on Talos. Otherwise read "
             "its events (kubectl describe pod).",
             "plugin_not_ready",
         )  # fmt: skip
     if pod.log is None:
-        return _row(node, "device plugin", OK, f"{pod.name} is ready; its log: {pod.unread or 'not read'}")
+        return node_check(node, "device plugin", OK, f"{pod.name} is ready; its log: {pod.unread or 'not read'}")
     if not registered:
-        return _row(
+        return node_check(
             node, "device plugin", WARN, f"{pod.name} is ready, and the end of its log does not say that it registered",
             "If the node shows no GPUs, restart the pod and read its log.", "plugin_not_registered",
         )  # fmt: skip
-    return _row(node, "device plugin", OK, f"{pod.name} is ready and registered")
+    return node_check(node, "device plugin", OK, f"{pod.name} is ready and registered")
 
 
 def _sockets(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
@@ -248,16 +252,16 @@ def _sockets(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
         return None
     unread = dict(node.system.unread).get("sockets")
     if unread is not None:
-        return _row(node, "plugin socket", UNKNOWN, unread)
+        return node_check(node, "plugin socket", UNKNOWN, unread)
     if node.system.sockets is None:
         return None
     listed = ", ".join(node.system.sockets) or "nothing"
     if not any("nvidia" in name for name in node.system.sockets):
-        return _row(
+        return node_check(
             node, "plugin socket", NO, f"no device plugin of NVIDIA listens in {SOCKETS}: {listed}",
             "See the check device plugin. If its pod is ready, see that its DaemonSet mounts this folder of the host.", "no_socket",
         )  # fmt: skip
-    return _row(node, "plugin socket", OK, f"{SOCKETS}: {listed}")
+    return node_check(node, "plugin socket", OK, f"{SOCKETS}: {listed}")
 
 
 def _gpus(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
@@ -265,36 +269,36 @@ def _gpus(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
     sharing = cluster.sharing_of(node.node)
     each = f" × {sharing.replicas} slices" if sharing.replicas > 1 else ""
     if not capacity:
-        return _row(
+        return node_check(
             node, "GPUs", NO, "the Node shows no nvidia.com/gpu",
             "See the checks above of this node: the plugin shows them when the driver works.", "no_gpus_shown",
         )  # fmt: skip
     if shown < capacity:
-        return _row(
+        return node_check(
             node, "GPUs", NO, f"{shown} of {capacity} are allocatable: the plugin calls the others unhealthy",
             "Read the kernel's log for XID (79, 119, 120: replace the machine). The plugin's pod must be restarted before it counts a GPU as "
             "healthy again.",
             "gpus_unhealthy",
         )  # fmt: skip
     if sharing.problem:
-        return _row(node, "GPUs", OK, f"{shown} allocatable; the configuration does not tell how many it should be")
+        return node_check(node, "GPUs", OK, f"{shown} allocatable; the configuration does not tell how many it should be")
     if node.gpus is None:
-        return _row(node, "GPUs", OK, f"{shown} allocatable{each}")
+        return node_check(node, "GPUs", OK, f"{shown} allocatable{each}")
     wanted = node.gpus * sharing.replicas
     if shown == wanted:
-        return _row(node, "GPUs", OK, f"{shown} allocatable = {node.gpus} GPUs{each}")
+        return node_check(node, "GPUs", OK, f"{shown} allocatable = {node.gpus} GPUs{each}")
     if shown == node.gpus:
-        return _row(
+        return node_check(
             node, "GPUs", NO, f"{shown} allocatable, and {node.gpus} GPUs{each} would be {wanted}: time-slicing is not in effect",
             "The plugin reads its ConfigMap when it starts: restart its pod. See that the DaemonSet mounts the ConfigMap (CONFIG_FILE).",
             "slices_missing",
         )  # fmt: skip
     if shown > wanted:
-        return _row(
+        return node_check(
             node, "GPUs", WARN, f"{shown} allocatable, more than {node.gpus} GPUs{each}: the plugin shares them by another configuration",
             "See which ConfigMap the plugin of this node reads.", "slices_unexpected",
         )  # fmt: skip
-    return _row(
+    return node_check(
         node, "GPUs", NO, f"{shown} allocatable, and {node.gpus} GPUs{each} would be {wanted}",
         "The machine has fewer GPUs than were ordered, or the driver does not see all of them: replace it.", "gpus_missing",
     )  # fmt: skip
@@ -309,7 +313,7 @@ def _power(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck | None:
     if here is None:
         why = against_taints(daemons[0].placement, node.node.taints)
         if why:
-            return _row(
+            return node_check(
                 node,
                 "power limit",
                 NO,
@@ -320,12 +324,14 @@ def _power(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck | None:
         return None  # it is opt-in by label
     meaning = meaning_of(here.log or (), POWER)
     if meaning is not None:
-        return _row(node, "power limit", NO, f"{here.name}: {meaning.text} It says: {meaning.quote}", meaning.remedy, meaning.code)
+        return node_check(
+            node, "power limit", NO, f"{here.name}: {meaning.text} It says: {meaning.quote}", meaning.remedy, meaning.code
+        )
     if not here.ready:
-        return _row(
+        return node_check(
             node, "power limit", NO, f"{here.name} is {here.phase} and not ready: {here.trouble}".rstrip(": "),
             "Read its events (kubectl describe pod).", "power_not_ready",
         )  # fmt: skip
     if here.log is None:
-        return _row(node, "power limit", UNKNOWN, f"the log of {here.name}: {here.unread or 'not read'}")
-    return _row(node, "power limit", OK, f"{here.name}: {here.log[-1][:160]}" if here.log else f"{here.name} is ready")
+        return node_check(node, "power limit", UNKNOWN, f"the log of {here.name}: {here.unread or 'not read'}")
+    return node_check(node, "power limit", OK, f"{here.name}: {here.log[-1][:160]}" if here.log else f"{here.name} is ready")
