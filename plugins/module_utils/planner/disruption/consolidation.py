@@ -83,6 +83,7 @@ class OtherNodes:
         self._gpu_resources = draft.situation.settings.gpu_resources
         self._nodes: dict[str, Settled] = {}
         self._moved: dict[str, list[Pod]] = {}
+        self._kept_off = any(pod.placement.apart for pod in draft.situation.seen.pods or ())
         self._going = {
             settled.node.name
             for name, settled in draft.settled.items()
@@ -128,6 +129,8 @@ class OtherNodes:
     def around(self, node: Node, moving: t.Sequence[Pod], *, stays: bool) -> Topology | None:
         """Who is where once these pods have left the node (L-40); None where that matters to none of them. ``stays``: the node is still there,
         closed and empty, as it is while it is drained; else it is gone, with all that this run ends."""
+        if not self._kept_off and not any(pod.placement.minds_others for pod in moving):
+            return None  # as topology.around finds, without a walk through all pods for each node
         situation = self._draft.situation
         leaving = {pod.uid for pod in moving} | {pod.uid for pods in self._moved.values() for pod in pods}
         standing = [pod for pod in situation.seen.pods or () if pod.uid not in leaving]
