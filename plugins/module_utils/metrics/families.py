@@ -146,7 +146,7 @@ _PLAN = (
         "tgp_gpu_utilization_ratio",
         GAUGE,
         ("name",),
-        "Use of the busiest GPU, where the pool goes by it.",
+        "GPU utilization of the busiest GPU, in pools with idleSignal utilization or both.",
         PLAN,
         per_machine=True,
     ),

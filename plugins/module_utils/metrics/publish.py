@@ -15,6 +15,7 @@ import hashlib
 import http.server
 import json
 import os
+import socket
 import threading
 import typing as t
 from urllib.parse import quote, unquote, urlsplit
@@ -356,7 +357,7 @@ class Endpoint:
 
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
-            address_family = 10 if ":" in address[0] else 2  # AF_INET6, AF_INET
+            address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
         try:
             self._server = Server(address, Handler)
