@@ -175,7 +175,7 @@ def users_of(listed: t.Sequence[Pod], *, operator: bool) -> list[Pod]:
         pod
         for pod in listed
         if pod.node in served
-        and pod.phase not in ("Succeeded", "Failed")
+        and not pod.ended
         and any(name.startswith("nvidia.com/") and many for name, many in pod.requests.items())
     ]
 

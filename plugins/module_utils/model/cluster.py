@@ -224,6 +224,11 @@ class Pod:
     follows: str = ""
     pod_group: str = ""
 
+    @property
+    def ended(self) -> bool:
+        """Whether all its containers have ended for good: it uses nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ContainerState:

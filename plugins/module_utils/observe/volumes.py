@@ -106,7 +106,7 @@ def users_of(pods: t.Iterable[Pod]) -> dict[tuple[str, str], set[str]]:
     """Which pods that stand somewhere use each claim."""
     users: dict[tuple[str, str], set[str]] = {}
     for pod in pods:
-        if pod.node and pod.phase not in ("Succeeded", "Failed"):
+        if pod.node and not pod.ended:
             for name in pod.placement.volumes:
                 users.setdefault((pod.namespace, name), set()).add(pod.uid)
     return users

@@ -141,7 +141,6 @@ def _later(reached: Phase, why: str, phase: Phase, because: str) -> tuple[Phase,
 
 # ---- when a machine was first seen at work: noted once in its claim
 
-_ENDED = ("Succeeded", "Failed")
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -168,4 +167,4 @@ def noted(claim: Claim, node: Node | None, situation: Situation) -> Claim:
 def _ran(pod: Pod, usable: datetime | None) -> bool:
     if pod.phase == "Running":
         return True
-    return pod.phase in _ENDED and pod.finished is not None and usable is not None and pod.finished > usable
+    return pod.ended and pod.finished is not None and usable is not None and pod.finished > usable

@@ -285,9 +285,7 @@ class Situation:
     def avoiding(self) -> tuple[Pod, ...]:
         """Pods that stand somewhere and keep others away from more than their own node."""
         return tuple(
-            pod
-            for pod in self.seen.pods or ()
-            if (pod.placement.avoids or pod.placement.apart) and pod.node and pod.phase not in ("Succeeded", "Failed")
+            pod for pod in self.seen.pods or () if (pod.placement.avoids or pod.placement.apart) and pod.node and not pod.ended
         )
 
     @functools.cached_property

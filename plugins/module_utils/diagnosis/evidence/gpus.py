@@ -254,7 +254,7 @@ def _used(pods: t.Iterable[_RawPod]) -> dict[str, dict[str, int]]:
     """GPUs that pods hold, by node and resource."""
     used: dict[str, dict[str, int]] = {}
     for raw in pods:
-        if raw.record.node and raw.record.phase not in ("Succeeded", "Failed"):
+        if raw.record.node and not raw.record.ended:
             held = used.setdefault(raw.record.node, {})
             for name, amount in raw.record.requests.items():
                 if is_gpu(name):

@@ -53,7 +53,7 @@ class Use:
 
 def use(node: Node, pods: t.Iterable[Pod], gpu_resources: t.Collection[str]) -> Use:
     """The use of a node by the unfinished pods on it."""
-    bound = [pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed")]
+    bound = [pod for pod in pods if pod.node == node.name and not pod.ended]
     used = sum(gpus(pod, gpu_resources) for pod in bound)
     return Use(used, shown(node.allocatable, gpu_resources), any(pod.placement.claims for pod in bound))
 

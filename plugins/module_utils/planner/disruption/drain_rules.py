@@ -152,7 +152,7 @@ def _disposition(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> PodDispos
 
 
 def _skipped(pod: Pod, now: datetime) -> str:
-    if pod.phase in ("Succeeded", "Failed"):
+    if pod.ended:
         return "finished"
     if pod.mirror or pod.owner_kind == "Node":
         return "static"

@@ -58,7 +58,7 @@ def requests_gpu(pod: Pod, settings: Settings) -> bool:
 
 def counts(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     """Whether the pod keeps its node busy. ``mode`` is one of MODES."""
-    return pod.phase not in ("Succeeded", "Failed") and would_count(pod, mode, settings, now)
+    return not pod.ended and would_count(pod, mode, settings, now)
 
 
 def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
@@ -205,10 +205,7 @@ def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetim
     ends = [
         min(pod.finished, now)
         for pod in pods
-        if pod.finished is not None
-        and pod.finished <= latest
-        and pod.phase in ("Succeeded", "Failed")
-        and would_count(pod, mode, settings, now)
+        if pod.finished is not None and pod.finished <= latest and pod.ended and would_count(pod, mode, settings, now)
     ]
     return max(ends) if ends else None
 

@@ -79,7 +79,7 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
     The room is as true as the pods' requests are complete: without their cpu and memory only the GPUs are.
     """
     free: dict[str, int | None] = dict(node.allocatable)
-    bound = tuple(pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed"))
+    bound = tuple(pod for pod in pods if pod.node == node.name and not pod.ended)
     for pod in bound:
         for name, amount in pod.requests.items():
             free[name] = (free.get(name) or 0) - amount

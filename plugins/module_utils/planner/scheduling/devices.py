@@ -37,7 +37,6 @@ from ..offers.device_selectors import NotUnderstood, compiled, verdict
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """What every DeviceClass is asked for by as an extended resource, before its name."""
-_ENDED = ("Succeeded", "Failed")
 _TYPE, _PARENT, _UUID = (f"{GPU_DRIVER}/{name}" for name in ("type", "parentUUID", "uuid"))
 #: attributes that all GPUs of one machine share: a constraint on them is always met
 _COMMON = frozenset(
@@ -142,7 +141,7 @@ def _users(pods: t.Iterable[Pod]) -> dict[tuple[str, str], list[Pod]]:
     """Claim, by namespace and name, to the pods on nodes that use it and have not ended, in a fixed order."""
     users: dict[tuple[str, str], list[Pod]] = collections.defaultdict(list)
     for pod in sorted(pods, key=_by_name):
-        if pod.node and pod.phase not in _ENDED:
+        if pod.node and not pod.ended:
             for entry in pod.claims:
                 users[pod.namespace, entry.claim].append(pod)
     return users

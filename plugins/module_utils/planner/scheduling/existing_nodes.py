@@ -92,7 +92,7 @@ def _planned(draft: Draft, claim: Claim) -> Bin:
 def _coming(draft: Draft, claim: Claim, node: Node | None) -> Place:
     situation = draft.situation
     room = _planned(draft, claim)
-    bound = [pod for pod in (situation.pods(node) or () if node else ()) if pod.phase not in ("Succeeded", "Failed") and pod.node]
+    bound = [pod for pod in (situation.pods(node) or () if node else ()) if not pod.ended and pod.node]
     free = dict(room.free)
     # for pods that come with nodes a share is set aside in the plan
     for pod in (bound_pod for bound_pod in bound if not capacity.comes_with_nodes(bound_pod)):

@@ -21,8 +21,6 @@ from ...model.labels import (
     VOLCANO_GROUP_ANNOTATION,
 )
 
-_ENDED = ("Succeeded", "Failed")
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gang:
@@ -70,7 +68,7 @@ def gangs(asking: t.Sequence[Pod], everyone: t.Iterable[Pod]) -> tuple[Gang, ...
         return ()
     there: dict[str, list[Pod]] = collections.defaultdict(list)
     for pod in everyone:
-        if pod.phase not in _ENDED and pod.deletion is None and (name := gang_of(pod)) in waiting:
+        if not pod.ended and pod.deletion is None and (name := gang_of(pod)) in waiting:
             there[name].append(pod)
     return tuple(_gang(name, pods, there[name]) for name, pods in waiting.items())
 

@@ -39,7 +39,7 @@ class Topology:
         for node in nodes:
             self.stand(node.name, node.labels, node.taints)
         for pod in pods:
-            if pod.node in self._spots and pod.phase not in ("Succeeded", "Failed"):
+            if pod.node in self._spots and not pod.ended:
                 self.add(pod, pod.node)
 
     def copy(self) -> Topology:
