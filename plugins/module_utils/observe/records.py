@@ -8,10 +8,12 @@ from __future__ import annotations
 import threading
 import typing as t
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..core.clock import Clock, from_text, to_text
 from ..core.errors import ApiError, BadShape, InvalidInput, TgpError
+from ..kube import bootstrap_tokens
+from ..kube.bootstrap_tokens import Token
 from ..model import Claim, Instance, Ledger, MadeToken, Pause
 from ..planner import pauses
 from ..planner.cost.cost import read_ledger
@@ -22,6 +24,8 @@ from ..store.records import ClaimStore
 from .clients import Once
 
 TOKENS = "tokens"
+_AHEAD = 16  # tokens that are noted with that of a machine, for those that are launched after it
+_LEAST_LIFE = timedelta(minutes=55)  # of a token that is about to be made: it is to outlive the boot and the join of its machine
 
 
 class Records:
@@ -182,8 +186,9 @@ class TokenList:
     would take the right to list the Secrets of kube-system, which are worth more than any token. So each is noted here before it is made,
     and taken off after it is deleted; ids are no secret. One whose hour is over is gone, and is left out at the next writing.
 
-    Threads that note tokens at the same time share one reading and one writing. What is taken off is written with the next note, or by
-    :meth:`settle`: a run that is killed before leaves an entry whose token is gone, which a later run sees.
+    Threads that note tokens at the same time share one reading and one writing. A cloud at which launches are paced would still cost a write
+    for each machine, so a token is noted together with those of the machines that follow it (:meth:`expect`). What is taken off is written
+    with the next note, or by :meth:`settle`: a run that is killed before leaves entries without a token, which a later run sees.
     """
 
     def __init__(self, store: ClaimStore, clock: Clock, warn: t.Callable[[str], None]) -> None:
@@ -192,9 +197,11 @@ class TokenList:
         self._warn = warn
         self._writing = threading.Lock()  # from reading the list to writing it changed
         self._stored: tuple[MadeToken, ...] | None = None  # as read or written last
-        self._guard = threading.Lock()  # of the two that follow
+        self._guard = threading.Lock()  # of all that follow
         self._noting: list[_Note] = []
         self._forgotten: set[str] = set()
+        self._expected: list[str] = []  # machines whose tokens are not drawn yet, in the order of their launch
+        self._drawn: dict[str, _Note] = {}  # by machine: drawn, and not taken yet
 
     def listed(self) -> tuple[MadeToken, ...]:
         """Those that may still be good, read now, in the order of their ids. BadShape when the list is not understood, ApiError when it cannot
@@ -212,17 +219,38 @@ class TokenList:
             self._stored = self.listed()
         return self._still_good(self._stored)
 
-    def note(self, token: MadeToken) -> None:
-        """Put it on the list; to be called before the token exists. Raises like :meth:`listed`."""
-        own = _Note(token)
+    def expect(self, machines: t.Iterable[str]) -> None:
+        """These will want a token, in this order."""
         with self._guard:
-            self._forgotten.discard(token.id)
-            self._noting.append(own)
+            self._expected += machines
+
+    def draw(self, machine: str) -> Token:
+        """A fresh token for it, which stands on the list and is yet to be made. Raises like :meth:`listed`."""
+        now = self._clock.now()
+        with self._guard:
+            own = self._drawn.pop(machine, None)
+            if own is None or own.error is not None or own.token.expires - now < _LEAST_LIFE:
+                if own is not None:
+                    self._forgotten.add(own.token.id)
+                own = self._note_with_next(machine, now)
         with self._writing:
             if not own.settled:
                 self._write_notes()
         if own.error is not None:
             raise own.error
+        return own.drawn
+
+    def _note_with_next(self, machine: str, now: datetime) -> _Note:
+        """Its note, and those of the machines that follow it: they wait for the next write. Its caller holds ``_guard``."""
+        place = self._expected.index(machine) + 1 if machine in self._expected else 0
+        following = self._expected[place : place + _AHEAD] if place else []
+        self._expected = [name for name in self._expected if name != machine and name not in following]
+        own = _Note(bootstrap_tokens.draw(machine, now=now))
+        self._drawn |= {name: _Note(bootstrap_tokens.draw(name, now=now)) for name in following}
+        waiting = [own, *(self._drawn[name] for name in following)]
+        self._noting += waiting
+        self._forgotten -= {note.token.id for note in waiting}
+        return own
 
     def _write_notes(self) -> None:
         """All that wait, in one write; each learns of a failure."""
@@ -248,9 +276,12 @@ class TokenList:
             self._forgotten.add(token_id)
 
     def settle(self) -> None:
-        """Write what was taken off, while the run lock is held. If that fails, entries stay whose tokens are gone: a later run sees that."""
+        """Write what was taken off, while the run lock is held, and what was drawn for machines that were not launched after all. If that
+        fails, entries stay whose tokens are gone: a later run sees that."""
         with self._writing:
             with self._guard:
+                self._forgotten |= {note.token.id for note in self._drawn.values()}
+                self._drawn.clear()
                 forgotten = set(self._forgotten)
             if not forgotten:
                 return
@@ -267,7 +298,7 @@ class TokenList:
             self._stored = None
 
     def made_for(self, machine: str) -> list[str]:
-        """Ids of its tokens: those that earlier runs noted, and those noted here. The list is read once, however many ask: under the run lock
+        """Ids of its tokens: those that earlier runs noted, and those made here. The list is read once, however many ask: under the run lock
         nobody else notes any. When it cannot be read there is a warning, and tokens of earlier runs stay until they expire."""
         with self._writing:
             try:
@@ -275,7 +306,9 @@ class TokenList:
             except TgpError as error:
                 self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
                 return []
-        return [token.id for token in tokens if token.machine == machine]
+        with self._guard:
+            drawn = self._drawn.get(machine)
+        return [token.id for token in tokens if token.machine == machine and (drawn is None or token.id != drawn.token.id)]
 
     def _write(self, tokens: t.Mapping[str, MadeToken]) -> None:
         state = {token.id: {"machine": token.machine, "expires": to_text(token.expires)} for token in tokens.values()}
@@ -285,10 +318,11 @@ class TokenList:
 
 
 class _Note:
-    """One token that waits for its place on the list."""
+    """One drawn token that waits for its place on the list."""
 
-    def __init__(self, token: MadeToken) -> None:
-        self.token = token
+    def __init__(self, drawn: Token) -> None:
+        self.drawn = drawn
+        self.token = MadeToken(drawn.id, drawn.node, t.cast(datetime, drawn.expires))
         self.settled = False
         self.error: BaseException | None = None
 

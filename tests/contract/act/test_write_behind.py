@@ -61,6 +61,16 @@ def test_L02_a_quick_boot_costs_one_write_of_its_claim(build: Build) -> None:
     assert record["ip"] and record["mesh_device_id"] and record["mesh_seen"] and record["price_paid"]
 
 
+def test_L02_so_does_a_long_boot(build: Build) -> None:
+    """Its address is seen minutes before it runs. What is written before the end is a step that took two minutes on a busy host."""
+    rig = build(speed=SLOW, **{"lambda": [{"type": "gpu_1x_a10", "region": "us-east-1", "stock": 1, "boot": 240}]})
+    rig.rent()
+    writes = Writes(rig)
+    assert rig.join()["machines"][0]["result"] == "ready"
+    assert [record["phase"] for _when, record in writes.made if record["phase"] == "Provisioning"] == []
+    assert writes.made[-1][1]["ip"] and writes.made[-1][1]["price_paid"]
+
+
 def test_L02_in_a_long_boot_facts_are_written_within_two_minutes(build: Build) -> None:
     rig = build(speed=SLOW)
     rig.training["registrationTimeout"] = "5m"

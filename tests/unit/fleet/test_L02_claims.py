@@ -63,14 +63,15 @@ def test_L02_what_counts_against_limits() -> None:
     assert not counts(claim(phase=P.FAILED, launch_started=None))
 
 
-def test_L02_facts_wait_two_minutes_for_the_next_write_and_those_of_the_bill_not_at_all() -> None:
+def test_L02_steps_wait_two_minutes_for_the_next_write_facts_as_long_as_it_takes_and_the_bill_not_at_all() -> None:
     stored = claim(phase=P.PROVISIONING, instance_id="i-1")
-    booting = advance(dataclasses.replace(stored, ip="192.0.2.1", mesh_device_id="d-1", mesh_seen=NOON), P.JOINING, NOON, "device")
-    assert write_due(stored, booting, NOON) == at("12:02:00")
-    as_expected = dataclasses.replace(booting, price_paid=stored.reserved_price)
-    assert write_due(stored, as_expected, NOON) == at("12:02:00")
+    seen = dataclasses.replace(stored, ip="192.0.2.1", price_paid=stored.reserved_price)
+    assert write_due(stored, seen, NOON) > at("23:59"), "another reader sees them at the cloud"
+    joining = advance(seen, P.JOINING, at("12:04"), "device")
+    assert write_due(stored, joining, NOON) == at("12:06:00"), "counted from the step, not from the facts before it"
+    assert write_due(stored, joining, at("12:05")) == at("12:07:00")
     for bill in ({"price_paid": Decimal("0.43")}, {"running_since": NOON}, {"interrupted_at": NOON}):
-        assert write_due(stored, dataclasses.replace(booting, **bill), NOON) == NOON, bill
+        assert write_due(stored, dataclasses.replace(joining, **bill), NOON) == NOON, bill
 
 
 _moments = st.datetimes(min_value=datetime(2020, 1, 1), max_value=datetime(2040, 1, 1)).map(

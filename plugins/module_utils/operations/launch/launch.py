@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ...core.errors import ApiError, InvalidInput, LaunchRefused, LaunchUnknown, LockLost, TgpError
-from ...model import Attempt, Claim, Deletion, Instance, LaunchRequest, NodeClass, Offer, Phase, Pool
+from ...model import Attempt, Claim, Deletion, Instance, Lane, LaunchRequest, NodeClass, Offer, Phase, Pool
 from ...model.defaults import PRICE_TTL
 from ...model.reasons import Reason
 from ...observe.context import Context
@@ -73,6 +73,9 @@ def launch_all(
             on_launched(launched.claim)
         return launched
 
+    context.records.tokens.expect(
+        claim.name for claim in claims if claim.lane is not Lane.SERVICE and CAPABILITIES[claim.cloud].rented
+    )
     shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=PRICE_TTL)), stopped or threading.Event())
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
         outcomes = list(pool.map(launch, claims))

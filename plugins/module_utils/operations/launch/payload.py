@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing as t
-from datetime import datetime
 
 from ...bootstrap.container import container_for
 from ...bootstrap.payload import payload
@@ -17,7 +16,7 @@ from ...kube import bootstrap_tokens
 from ...kube.bootstrap_tokens import Token
 from ...kube.client import read_secret
 from ...mesh.base import Mesh, description_of
-from ...model import Claim, Container, Lane, MadeToken, NodeClass, Offer, Pool
+from ...model import Claim, Container, Lane, NodeClass, Offer, Pool
 from ...model.mesh import Tunnel
 from ...observe.context import Context
 from ...observe.gather import ClusterFacts, cluster_facts
@@ -148,7 +147,6 @@ def payload_for(
 # can be known of them goes recorded at once
 
 _KEY_LIFE = 3600
-_TOKEN_LIFE = 3600
 
 
 def enrol(
@@ -181,7 +179,7 @@ def enrol(
         return Enrolment(mesh_key=key.secret if key else "")
     # on a rented machine the token asks for this one name and no other; a Talos machine is approved by its cluster
     groups = bootstrap_tokens.OWN_GROUP if claim.lane is Lane.KUBELET else bootstrap_tokens.GROUPS
-    token = make_token(context, claim.name, life_seconds=_TOKEN_LIFE, groups=groups)
+    token = make_token(context, claim.name, groups)
     keep(token_id=token.id)
     return Enrolment(mesh_key=key.secret if key else "", token=token.text, tunnel=tunnel)
 
@@ -199,12 +197,11 @@ def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:
 # ---- bootstrap tokens with their place on our list: on it before they are made, off it once they are deleted (L-12)
 
 
-def make_token(context: Context, machine: str, *, life_seconds: int, groups: str) -> Token:
+def make_token(context: Context, machine: str, groups: str) -> Token:
     """A fresh one. It is noted first: a run that is killed in between leaves a note too many, never a token that is unknown."""
     context.lock.renew_if_due()  # the list is another run's once the lock is lost
     while True:
-        token = bootstrap_tokens.draw(machine, now=context.clock.now(), life_seconds=life_seconds)
-        context.records.tokens.note(MadeToken(token.id, machine, t.cast(datetime, token.expires)))
+        token = context.records.tokens.draw(machine)
         if bootstrap_tokens.put(context.kube, token, groups):
             return token
         context.records.tokens.forget(token.id)  # the id is the token of another owner: it must never be taken for ours

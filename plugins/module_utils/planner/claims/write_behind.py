@@ -9,17 +9,23 @@ from datetime import datetime, timedelta
 
 from ...model import Claim
 
-#: Seconds for which a fact may stay unwritten. A ``status`` in another terminal shows it at most so much late, and a run that is killed
-#: loses no more, all of which the next run observes again. Most machines are usable before, so their facts cost no write of their own.
+#: Seconds for which a step may stay unwritten. A ``status`` in another terminal shows it at most so much late, and a run that is killed
+#: loses no more, all of which the next run observes again. Most machines are usable before, so their steps cost no write of their own.
 MOST_UNWRITTEN = 120.0
 
 
 def write_due(written: Claim, noted: Claim, since: datetime) -> datetime:
     """When a claim that is stored as ``written`` must be stored as ``noted``. ``since``: when the first unwritten fact was observed.
 
-    What the bill hangs on is due at once: when the next run looks, the machine may be gone, or may have stopped to run.
+    What the bill hangs on is due at once: when the next run looks, the machine may be gone, or may have stopped to run. Facts beside it, such
+    as an address, change nothing for other readers, who see them at the cloud or the mesh: they wait for the next step of the machine, however
+    long it boots.
     """
-    return since if _bill(written) != _bill(noted) else since + timedelta(seconds=MOST_UNWRITTEN)
+    if _bill(written) != _bill(noted):
+        return since
+    if written.phase is noted.phase:
+        return datetime.max.replace(tzinfo=since.tzinfo)
+    return max(since, noted.phase_since) + timedelta(seconds=MOST_UNWRITTEN)
 
 
 def _bill(claim: Claim) -> tuple[object, ...]:
