@@ -73,6 +73,7 @@ SPEC = dict(
         **FLEET_SPEC,
     ),
     supports_check_mode=True,
+    run_report="whole",
 )
 
 

@@ -82,7 +82,8 @@ def with_step(
     """The report with one more step. Later lines about a machine replace earlier ones; a problem is reported once."""
     outcome = outcome_of(result)
     machines: Json = {machine["name"]: machine for machine in report["machines"]}
-    for row in result.get("machines") or ():
+    told_of = [row for row in result.get("machines") or () if isinstance(row, dict)]  # fleet_release gives names
+    for row in told_of:
         machines[row["name"]] = _texts(row, _MACHINE)
     plan = [row for row in result.get("plan") or () if row.get("action")]
     counts = Counter(report["counts"]) + Counter(str(row["action"]) for row in plan)
@@ -94,7 +95,7 @@ def with_step(
     rows = list(machines.values())
     ends = Counter(f"machines_{row['result']}" for row in rows if row["result"])
     launched = {machine["name"] for machine in report["launched"]}
-    launched |= {row["name"] for row in result.get("machines") or () if row.get("launched")}
+    launched |= {row["name"] for row in told_of if row.get("launched")}
     return {
         **report,
         "mode": report["mode"] or mode,

@@ -4,8 +4,8 @@
 """A module call as one step of a run: its outcome goes into the event log and into the run's report (docs/reference/events.md).
 
 A run is several processes, so its report is a file that each step takes further: ``<state_dir>/runs/<run id>.json``; ``fleet_unlock``
-closes it. Every module that takes ``run_id`` is a step by itself; those that only look, and check mode, leave nothing behind. What a module
-is to the report, it says itself: ``SPEC["run_report"]``, one of RunPart.
+closes it, and a module that is a run by itself closes its own. Every module that takes ``run_id`` is a step by itself; those that only look,
+and check mode, leave nothing behind. What a module is to the report, it says itself: ``SPEC["run_report"]``, one of RunPart.
 
 Option ``summary`` names a second file for the same report. It is written in check mode and for modules that only look, too, and it is
 begun before the module does anything: a path that cannot be written ends the run before it rents.
@@ -38,6 +38,7 @@ class RunPart(enum.StrEnum):
 
     STEP = "step"  # it takes the report further; a module that says nothing does so
     CLOSE = "close"  # the last step: it closes the report and returns it
+    WHOLE = "whole"  # a run by itself, unless its caller names the run of which it is a step
     NONE = "none"  # it only looks
     RUNS = "runs"  # what it calls are runs of their own
 
@@ -75,6 +76,7 @@ class RunStep:
         self._shows = takes_run and bool(task.variables)  # in a playbook of ours, whose steps are those of one run
         self._run = ""
         self._alone = not task.params.get("run_id")
+        self._whole = self._part is RunPart.WHOLE and self._alone
         if not (self._counts or self._summary):
             return
         fresh = not task.params.get("run_id")
@@ -100,7 +102,7 @@ class RunStep:
         """Tell how the step ended; the result, of the last step with the whole report."""
         failed, stored = bool(result.get("failed")), ""
         self._run = self._run or str(result.get("run_id") or new_run_id())
-        if self._counts and ("outcome" in result or failed or self._last):
+        if self._counts and ("outcome" in result or failed or self._last or self._whole):
             self._tell(result)
             stored = self._stored()
         report = self._take_further(result, stored, failed=failed)
@@ -181,7 +183,7 @@ class RunStep:
             told = Told(self._task.cluster_id, self._task.warnings, self._task.notices)
             report = with_step(report, self._name, self._started, ended, result, mode=mode, told=told)
         alone = self._alone and not stored and (self._saves or "run_id" not in result)  # no other step can name the run
-        if ends or (first and (failed or alone)):
+        if ends or self._whole or (first and (failed or alone)):
             report = closed(report, ended, saves=self._saves)
         report = t.cast(Json, shortened(redact_all(plain(report))))
         self._write(report, stored)
@@ -201,7 +203,7 @@ class RunStep:
         if stored:
             try:
                 _write(stored, text)
-                if self._last:
+                if report["ended"]:
                     _prune(os.path.dirname(stored))
             except OSError as error:
                 self._warn(f"The run's report {stored} cannot be written ({error.strerror}); the run goes on without it.")

@@ -22,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, exe
 from tests.unit.floor.told import ROOT, checked_events
 
 SPEC = {"argument_spec": {"run_id": {"type": "str"}, "api_key": {"type": "str", "no_log": True}}}
-PARTS = {"fleet_info": "none", "fleet_validate": "none", "fleet_unlock": "close"}  # the others say nothing
+PARTS = {"fleet_info": "none", "fleet_validate": "none", "fleet_unlock": "close", "fleet_pause": "whole"}  # the others say nothing
 KEY = "key-of-an-account-0123456789"
 MACHINE = {
     "name": "tgp-a1b2c3d4-p-00001", "pool": "default/p", "cloud": "lambda", "model": "A10", "phase": "Ready", "price_hour": "0.75",
@@ -142,6 +142,31 @@ def test_a_run_that_fails_before_it_begins_is_closed_at_once(run: Run) -> None:
     found = run.report()
     assert (found["outcome"], found["problems"]) == ("error", ["There is no pool."])
     assert found["ended"]
+
+
+def test_a_module_that_is_a_run_by_itself_closes_its_own_report(run: Run) -> None:
+    run.step("fleet_pause", {"changed": True})
+    report = run.report()
+    assert report["ended"] and (report["outcome"], report["exit_code"]) == ("changed", 0)
+    assert [line["step"] for line in report["steps"]] == ["fleet_pause"]
+
+
+def test_names_of_machines_that_go_on_are_no_rows_of_what_was_done(run: Run) -> None:
+    run.step("fleet_pause", {"changed": True, "machines": ["tgp-a1b2c3d4-p-00001"]})
+    assert (run.report()["machines"], run.report()["outcome"]) == ([], "changed")
+
+
+def test_as_a_step_of_another_run_it_closes_nothing(run: Run) -> None:
+    run.step("fleet_plan", OK)
+    run.step("fleet_pause", {"changed": True, "outcome": "ok"})
+    assert run.report()["ended"] is None
+    run.step("fleet_unlock", {"changed": False})
+    assert [line["step"] for line in run.report()["steps"]] == ["fleet_plan", "fleet_pause"] and run.report()["ended"]
+
+
+def test_in_check_mode_it_leaves_nothing_behind(run: Run) -> None:
+    run.step("fleet_pause", {"changed": True}, check=True)
+    assert not (run.folder / "runs").exists()
 
 
 def test_what_nobody_foresaw_is_an_error_that_still_shows(run: Run) -> None:
