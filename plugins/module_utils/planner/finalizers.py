@@ -58,7 +58,9 @@ def waits_for(
 ) -> tuple[str, ...]:
     """What must end before the object may go, in words: machines; for a class its pools and requests as well."""
     if one.kind == "GPUNodeClass":
-        pools = sorted(pool.key for pool in specs.described if pool.node_class == one.key)
+        pools = [f"{key} that uses it" for key in sorted(pool.key for pool in specs.described if pool.node_class == one.key)]
+        faulty = [key for key in sorted(specs.paused) if one.deleted and specs.pool_of(key) is None]
+        pools += [f"{key}, whose document has faults and may use it" for key in faulty]
         machines = [claim for claim in claims if claim.node_class == one.key]
         unread = [record for record in damaged if record.node_class in ("", one.key)]
         unlisted = any(source.problem and not source.quiet for source in specs.sources.values())
@@ -68,7 +70,7 @@ def waits_for(
         unread = [record for record in damaged if record.pool in ("", one.key)]
         unlisted = False
     return (
-        *(f"{key} that uses it" for key in pools),
+        *pools,
         *(f"{claim.name} ({claim.phase.value})" for claim in sorted(machines, key=lambda claim: claim.name)),
         *(f"{record.where}, which cannot be read" for record in unread),
         *(("documents that could not be read",) if unlisted else ()),

@@ -69,6 +69,17 @@ def test_machines_that_are_kept_do_not_hold_it() -> None:
     assert made(documents, ending) == [], "it is being terminated: its document says how"
 
 
+def test_a_pool_with_faults_holds_a_deleted_class_and_no_other() -> None:
+    """Nobody can read which class it uses; a class that stands gets no finalizer for it."""
+    mine = "tgp.io/gpunodeclass-finalizer"
+    faulty = dataclasses.replace(specs(), pools=(), objects=(CLASS,), paused={"default/q": "GPUNodePool default/q: minNodes: -1"})
+    assert made(faulty) == []
+    going = dataclasses.replace(faulty, objects=(dataclasses.replace(CLASS, deleted=True, finalizers=(mine,)),))
+    assert made(going) == []
+    assert waits_for(going.objects[0], going, []) == ("default/q, whose document has faults and may use it",)
+    assert made(dataclasses.replace(going, paused={})) == [("/c", ())]
+
+
 @pytest.mark.parametrize("named", ["default/p", ""])
 def test_a_damaged_claim_holds_what_it_may_belong_to(named: str) -> None:
     broken = DamagedClaim("tgp-a1b2c3d4-p-00002", "ConfigMap tgp-system/tgp-claim-x", "torn", pool=named)
