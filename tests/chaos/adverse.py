@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import agents, modules, objects, pauses, sources, strangers, switches, trials
+from . import agents, modules, objects, pauses, sources, strangers, switches, trials, workloads
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -430,6 +430,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             "rest 70",
             "run reap",
         ]
+        menu |= workloads.scenes(ground, dice, place)
         menu[agents.NAME] = agents.scene(dice, place, begin, after)
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
     if ground.has_own():  # there is no account: no key, no list that lags, and no machine that somebody else rents
@@ -495,6 +496,6 @@ INGREDIENTS = (
     "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
     "second cluster", "lagging list", "single module", "pod with claim", "pod with spread", "pod with affinity", "pod with grace",
     "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
-    "paused pool", trials.WORD, objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
+    "paused pool", trials.WORD, workloads.GANG, workloads.PLACED, workloads.PULLING, objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

@@ -22,6 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import scale_up
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
 from . import switches
@@ -131,6 +132,13 @@ BITES: dict[str, Bite] = {
         lambda: [(pauses.Pauses, "of", lambda *_given: None)],
         "lambda",
         ("run provision nodes=1", "pause training", *_IDLE),
+    ),
+    "I-34": Bite(
+        "planner/scheduling/scale_up: pods belong to no gang",
+        lambda: [(scale_up, "gangs", lambda *_given: ())],
+        "lambda",
+        ("limits 2 10.00 8", "ask gang jobset 3", "rest 30", "run autoscale"),
+        at_rest=False,
     ),
     "I-32": Bite(
         "planner/provisioning/acceptance.assess: every test passes",

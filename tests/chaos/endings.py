@@ -15,7 +15,7 @@ from decimal import Decimal
 from sandbox.world import Machine
 
 from . import objects, own, strangers, switches
-from .purse import Purse, spent
+from .purse import Purse, minute_more, spent
 from .sight import Sight, pool_in
 from .stage import Order, Outcome, Stage
 
@@ -86,15 +86,17 @@ def _is_unseen(sight: Sight, machine: Machine) -> bool:
 
 def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal, Decimal]:
     """A line of the ledger costs what the world billed, give or take a started minute for each machine; more only for time in which nobody
-    could know that the machine was gone (``strict`` False). The problem, their bill, ours."""
+    could know that the machine was gone (``strict`` False). A minute more may begin a unit that is billed whole: a ledger counts from the
+    create call until the machine is seen to be gone. A minute less never saves one. The problem, their bill, ours."""
     now, machines, problem = sight.now, sight.by_id(), ""
     theirs, ours = Decimal(0), Decimal(0)
     for line in [one for one in sight.ledger() if not set(one["ids"]) & set(own.NAMES)]:
         real = sum((machines[one].cost(now) for one in line["ids"] if one in machines), Decimal(0))
         unit = Decimal(line["price_hour"]) / 60 * max(1, len(line["ids"]))
         over = Decimal(line["cost"]) - real
+        more = max(unit, sum((minute_more(machines[one], now) for one in line["ids"] if one in machines), Decimal(0)))
         unseen = any(one in machines and _is_unseen(sight, machines[one]) for one in line["ids"])
-        if (over < -unit and not unseen) or (strict and over > unit):
+        if (over < -unit and not unseen) or (strict and over > more):
             problem = problem or f"I-13: {line['name']} ({line['reason']}) is booked at ${line['cost']}, billed were ${real}"
         theirs, ours = theirs + real, ours + Decimal(line["cost"])
     return problem, theirs, ours
@@ -145,8 +147,9 @@ def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
     theirs = sum((one.cost(now) for one in mine), extras)
     ours = sum((Decimal(line["cost"]) for line in sight.ledger() if not set(line["ids"]) & set(own.NAMES)), Decimal(0))
     slack = sum((one.price_hour / 60 for one in mine), Decimal(0))
+    more = sum((max(one.price_hour / 60, minute_more(one, now)) for one in mine), Decimal(0))
     unseen = sum((one.cost(now) for one in mine if _is_unseen(sight, one)), Decimal(0))
-    if ours < theirs - slack - unseen or (strict and ours > theirs + slack):
+    if ours < theirs - slack - unseen or (strict and ours > theirs + more):
         return f"I-24: the ledger says ${ours:.4f} in all, billed were ${theirs:.4f}"
     traffic, told = I24_traffic(sight)
     return f"I-24: by the ledger's prices per GB traffic costs ${told:.4f}, billed were ${traffic:.4f}" if traffic != told else ""
@@ -292,7 +295,8 @@ def _overspend(stage: Stage, purse: Purse, wanted: int) -> None:
 
 def _empty(stage: Stage, playbook: str) -> None:
     """Runs, some minutes apart, until nothing is left (I-10). What is only reported, a person ends by hand: a machine without a claim whose
-    Node works and does not say whose it is (O3), or that has no Node and may be alive in the mesh (O1)."""
+    Node works and does not say whose it is (O3), or that has no Node and may be alive in the mesh (O1); one that was adopted when its document
+    was gone already."""
     for turn in range(_MOST_RUNS):
         (outcome,) = stage.perform(Order(playbook if stage.sight.claims() else "reap"))
         if outcome.end == "locked" or (outcome.said.get("plan") or {}).get("outcome") == "lock_busy":
@@ -308,6 +312,7 @@ def _empty(stage: Stage, playbook: str) -> None:
             )  # all nodes of a pool are dead, and nothing else tells it: this waits for a person (L-12a)
         for row in (outcome.said.get("plan") or {}).get("plan", []):
             left_alone = row["reason"] == "O3" or (row["reason"] == "O1" and re.search("tell|online", row["detail"]))
+            left_alone = left_alone or "no document describes its pool" in row["detail"]
             if left_alone and row["name"] in stage.sight.forgotten:
                 stage.end_by_hand(row["name"])
         stage.rest(PAUSE)

@@ -19,7 +19,7 @@ class Ground:
     training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
     run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
     API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have.
-    ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud."""
+    ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud. ``dra``: a DRA driver hands out the GPUs."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -38,6 +38,7 @@ class Ground:
     node_class: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     gpus: int = 1
     lane: str = ""
+    dra: bool = False
     mesh_calls: tuple[str, ...] = ("/keys", "/device", "/oauth")
 
     def clouds(self) -> tuple[Ground, ...]:
@@ -226,4 +227,6 @@ VULTR = Ground(
     settings={"regions": ["atl", "ewr"]},
     budgets=("0.90", "1.80", "3.60"),
 )
-NAMED = {**ALL, "lambda-sizes": SIZES, "vultr": VULTR}  # these two are played by stories that name them
+DRA = dataclasses.replace(LAMBDA, marks=("DRA driver",), dra=True)
+BY_NAME = {"vultr": VULTR, "dra": DRA}  # a search that names no ground plays none of these
+NAMED = {**ALL, **BY_NAME, "lambda-sizes": SIZES}

@@ -54,7 +54,7 @@ def I03_only_ours_ends(sight: Sight, call: Call) -> str:
         return ""
     if call.destroys() and (problem := own.I03_one_without_a_claim_stays_on(sight, sight.aimed_at(call))):
         return problem
-    strange = [name for name in names if not sight.ours(name)]
+    strange = [name for name in names if not sight.ours(name) and not own.may_be_on(sight, name)]
     if strange:
         return f"{', '.join(strange)} is not ours"
     if "claims" not in call.run.good:

@@ -98,6 +98,11 @@ def put_away(stage: Stage) -> None:
 # ---- checks
 
 
+def may_be_on(sight: Sight, name: str) -> bool:
+    """Whether it is an own machine that a claim names and that nobody else switched on: a lost answer does not tell whether it is on."""
+    return name in NAMES and name in sight.claims() and not any(one.name == name for one in sight.foreign.values())
+
+
 def I03_one_without_a_claim_stays_on(sight: Sight, machines: t.Iterable[Machine]) -> str:
     """A machine is switched off only while a claim names it: a list of machines says nothing about who switched them on."""
     loose = [one.name for one in machines if is_own(one) and one.name not in sight.claims()]

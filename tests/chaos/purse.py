@@ -95,6 +95,14 @@ def promised(sight: Sight) -> Decimal:
     return sum((one for one in left if one > 0), Decimal(0))
 
 
+def minute_more(machine: Machine, now: datetime) -> Decimal:
+    """How much more it would cost had it lived a minute longer: what its cloud bills whole is whole here as well. So where hours are billed, a
+    minute costs nothing, or the hour that begins in it."""
+    unit, lived = timedelta(seconds=machine.offer.unit_seconds), (machine.ended or now) - machine.created
+    units = -(-(lived + timedelta(minutes=1)) // unit) + (lived // -unit)
+    return machine.offer.price_hour * units * machine.offer.unit_seconds / Decimal(3600)
+
+
 def unsure(sight: Sight, since: datetime) -> Decimal:
     """A minute of each machine: a ledger may be so much below the bill (I-13)."""
     return sum((one.offer.price_hour / 60 for one in _known(sight) if one.ended is None or one.ended > since), Decimal(0))

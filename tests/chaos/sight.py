@@ -70,8 +70,9 @@ def works(pod: Json) -> bool:
 
 
 def _wants_gpu(pod: Json) -> bool:
-    """A pod of the system's that asks for a GPU works like any other."""
-    return any("nvidia.com/gpu" in (one.get("resources") or {}).get("limits", {}) for one in pod["spec"]["containers"])
+    """A pod of the system's that asks for a GPU, or has a claim for a device, works like any other."""
+    limits = [(one.get("resources") or {}).get("limits", {}) for one in pod["spec"]["containers"]]
+    return bool(pod["spec"].get("resourceClaims")) or any("nvidia.com/gpu" in one for one in limits)
 
 
 def stays(pod: Json) -> bool:
@@ -124,6 +125,7 @@ class Run:
     struck: set[str] = dataclasses.field(default_factory=set)  # calls that a fault had its hand in
     repeats: bool = False  # one of them was sent again
     acted: bool = False  # it changed something at a cloud or in the mesh
+    refused: bool = False  # a create call of it had no good answer
 
 
 @dataclasses.dataclass
@@ -363,7 +365,10 @@ class Sight:
         return None
 
     def gpus(self, name: str) -> int:
-        """How many GPUs its Node shows."""
+        """How many GPUs its Node shows, or the DRA driver on it publishes."""
+        if self.rig.ground.dra:  # type: ignore[attr-defined]
+            slices = [one["spec"] for one in self._table("resource.k8s.io", "resourceslices").values()]
+            return sum(len(one["devices"]) for one in slices if one.get("nodeName") == name)
         return int((self.nodes().get(name) or {}).get("status", {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
 
     def fewer_gpus_since(self, name: str) -> datetime:
@@ -373,9 +378,12 @@ class Sight:
 
     def work(self, node: str) -> list[Json]:
         """Pods that count on a node: not finished, not told to end, of no DaemonSet, not static, in the system's namespaces only with a GPU."""
+        return [one for one in self.pods() if one["spec"].get("nodeName") == node and works(one)]
+
+    def pods(self) -> list[Json]:
+        """Of all namespaces."""
         with self._store.lock:
-            pods = [item.obj for item in self._store.table(("", "pods")).select(None)]
-        return [one for one in pods if one["spec"].get("nodeName") == node and works(one)]
+            return [item.obj for item in self._store.table(("", "pods")).select(None)]
 
     def is_node(self, machine: Machine) -> bool:
         """Whether it shall be a node of the cluster; containers that serve are none."""

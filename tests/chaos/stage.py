@@ -16,7 +16,7 @@ import httpx
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 
-from sandbox import wsgi
+from sandbox import dra_driver, wsgi
 from sandbox.behaviour import Behaviours
 from sandbox.clock import HostClock
 from sandbox.faults import Fault
@@ -26,7 +26,7 @@ from sandbox.world import Machine
 from schemas.crds import claim_definition
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import agents, edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling
+from . import agents, edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling, workloads
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -134,7 +134,10 @@ class Stage(Rig):
     def __init__(self, folder: Path, loom: Loom, ground: Ground, limits: Limits) -> None:
         self.loom, self.ground = loom, ground
         tunnels = {"wireguard": {"hub_config": hub.make(folder)}} if ground.has_hub() else {}
-        super().__init__(folder, speed=1.0, **{"machines": [], "lambda": [], **copy.deepcopy(ground.scenario), **tunnels})
+        scenario = {"machines": [], "lambda": [], "device_plugin": not ground.dra, **copy.deepcopy(ground.scenario), **tunnels}
+        super().__init__(folder, speed=1.0, **scenario)
+        if ground.dra:
+            dra_driver.install(self.box.cluster.admin())
         self.run_of: dict[Process | None, Run] = {}
         self.orders: dict[str, Order] = {}
         self.struck: dict[t.Any, Fault] = {}
@@ -147,6 +150,7 @@ class Stage(Rig):
         self.pauses: dict[str, t.Any] = {}  # the record of them, as a person wrote it
         self.quick = False  # calls take no time
         self.sent: collections.Counter[str] = collections.Counter()  # create and destroy calls
+        self.at_once = 0  # runs that are played beside each other
         self.created_at = self.clock.now()  # of the last create call
         self.plain: dict[str, t.Any] = {}  # what documents said before a line of the story changed them
         self.options: dict[str, t.Any] = {}  # of every module, beside those of the ground
@@ -217,6 +221,7 @@ class Stage(Rig):
             self.adverse.met.setdefault("revoked key", set()).add(call.run.name)
         if call.acts():
             call.run.acted = True
+        call.run.refused |= call.creates() and not 200 <= call.status < 300
         if self.is_twin and call.destroys():
             self.sight.unbooked |= {
                 one.name for one in self.sight.aimed_at(call)
@@ -270,6 +275,8 @@ class Stage(Rig):
         self.training.update(
             {"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}, "maxHourlyPrice": "4.00", **copy.deepcopy(ground.pool)}
         )
+        if ground.dra:
+            self.training["draDriver"] = dra_driver.DRIVER
         if ground.lane:
             self.training["template"] = {"spec": {"lanes": [ground.lane]}}
         self.documents = [one for one in self.documents if one["metadata"]["name"] in ("demo", "training")]
@@ -367,6 +374,7 @@ class Stage(Rig):
         """Runs of playbooks, all begun at this moment, each to its end."""
         self.source.write(self, self.documents)
         outcomes, work = {}, {}
+        self.at_once = len(orders)
         for order in orders:
             self.runs += 1
             run = Run(f"run-{self.runs}", order.playbook, reads=order.check or order.playbook == "plan")
@@ -406,6 +414,8 @@ class Stage(Rig):
             said, file = outcome.said, str(self.folder / "plan.json")
             if order.playbook == "loop":
                 return looks.play(self, order, outcome)
+            alone = order.playbook == "autoscale" and not order.check and not self.is_twin and self.at_once == 1
+            before = workloads.Before.of(self.sight) if alone else None
             if order.playbook == "apply":
                 if not Path(file).exists():
                     return
@@ -428,6 +438,8 @@ class Stage(Rig):
                 else:
                     telling.tell(self, run, order, said)
                 self._judge(run, order, said)
+                if before is not None and (problem := workloads.I34_what_is_rented_for_pods_is_of_use(self.sight, run, before)):
+                    self.broken.append(f"I-34: {problem} [{run.name} ({run.mode})]")
             finally:
                 self.run("unlock", run.name)
 
@@ -485,6 +497,8 @@ class Stage(Rig):
             self.source.bring_back(self, name)
         elif what == "delete":
             self.source.delete(self, name)
+        elif what in self.source.broken and self.source.states.get(name) in ("gone", "deleted"):
+            return  # nobody breaks what is not there: a lone pool would use a class that is being deleted
         else:
             self.source.states[name] = {"vanish": "gone"}.get(what, what)
         self.see_documents()
@@ -519,6 +533,10 @@ class Stage(Rig):
 
     def show_gpus(self, name: str, number: int) -> None:
         """The node has so many GPUs from now on."""
+        if self.ground.dra:
+            offer = next(one.offer for one in self.sight.by_name(name))
+            dra_driver.withdraw(self.box.cluster.admin(), name)
+            return dra_driver.publish(self.box.cluster.admin(), name, number, offer.model, offer.memory_mib)
         amount = {"nvidia.com/gpu": str(number)}
         self.kube("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"capacity": amount, "allocatable": amount}})
 

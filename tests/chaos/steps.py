@@ -40,6 +40,7 @@ were taken out is still one.
                                           the first Node; ``claim FIELD 600``; ``lease 900`` after the holder of the run lock was last heard of
     mark 0 tgp.io/hold-until=…            an annotation of a Node; without a value it goes
     spec pool {json}                      the document of the pool (``class``) says this besides
+    ask gang jobset 3                     pods of a gang wait; ``lws 3 4``: three of the four that it has exist. See workloads.ask for others
     bills 0 0.525 0.50                    an offer costs the first price and shows the second
     expect living 1                       what has to be so at this moment (I-25); edges.TRUTHS lists what else may stand there
     pause training, resume                a person pauses a pool (``demo``: a class; ``all``); every pause ends
@@ -60,7 +61,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, objects, own, pauses, purse, sources, trials
+from . import adverse, edges, objects, own, pauses, purse, sources, trials, workloads
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -114,7 +115,7 @@ def _pod(stage: Stage, rest: str) -> None:
     if not nodes:
         return
     node, name = nodes[int(place) % len(nodes)], f"job-{stage.loom.dice.getrandbits(40):010x}"
-    notes = {"sandbox/run-seconds": "60"} if kind == "short" else {}
+    notes = {"short": {"sandbox/run-seconds": "60"}, "pulling": {"sandbox/pull-seconds": "1800"}}.get(kind, {})
     owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}]
     owner = [] if kind == "bare" else owner
     spec: dict[str, t.Any] = {
@@ -124,6 +125,8 @@ def _pod(stage: Stage, rest: str) -> None:
     if kind in _BOUND:
         spec |= _BOUND[kind]
         stage.adverse.words[name] = f"pod with {kind}"
+    if kind == "pulling":
+        stage.adverse.words[name] = workloads.PULLING
     if kind == "system":
         spec["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     meta = {"name": name, "labels": {"app": name}, "annotations": notes, "ownerReferences": owner}
@@ -136,13 +139,7 @@ def _pod(stage: Stage, rest: str) -> None:
 
 
 def _demand(stage: Stage, rest: str) -> None:
-    for _one in range(int(rest)):
-        name = f"ask-{stage.loom.dice.getrandbits(40):010x}"
-        owner = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
-        container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-        spec = {"tolerations": [{"operator": "Exists"}], "containers": [container]}
-        meta = {"name": name, "labels": {"app": name}, "annotations": {"sandbox/run-seconds": "5400"}, "ownerReferences": owner}
-        stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+    workloads.ask_plain(stage, int(rest))
 
 
 def _done(stage: Stage, _rest: str) -> None:
@@ -219,6 +216,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     **pauses.LINES,
     **edges.LINES,
     **objects.LINES,
+    **workloads.LINES,
 }
 
 

@@ -16,11 +16,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.observe import volumes
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import budgets
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, emptiness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import forced_disruption as fleet_endings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import gpu_health
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import gpu_health, node_conditions
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import gangs
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import ensure_instance
 
 from sandbox.world import Machine, Offer
@@ -46,7 +49,8 @@ def machine(name: str = OURS, **facts: t.Any) -> t.Any:
         "created": NOON,
         "cloud": "lambda",
     }
-    one = types.SimpleNamespace(**{**usual, **facts}, offer=types.SimpleNamespace(gpu_count=1), details={})
+    offer = types.SimpleNamespace(gpu_count=1, unit_seconds=1, price_hour=Decimal("0.50"))
+    one = types.SimpleNamespace(**{**usual, **facts}, offer=offer, details={})
     one.rate = lambda: Decimal("0.50")
     one.cost = lambda _now: Decimal("0.50")
     return one
@@ -252,6 +256,24 @@ def test_I13_bites_on_a_minute_too_little_and_too_much(cost: str, strict: bool, 
     assert bool(problem) is wrong
 
 
+@pytest.mark.parametrize(("seconds", "booked", "wrong"), [
+    (7196, 3, False), (7130, 3, True), (7196, 1, True), (7196, 2, False), (3700, 1, True), (7201, 4, True),
+])  # fmt: skip
+def test_I13_and_I24_bite_beside_a_unit_that_is_billed_whole(seconds: int, booked: int, wrong: bool) -> None:
+    """A second more may begin an hour, and no second less may save one: a ledger counts from the create call until the machine is seen gone."""
+    offer = Offer("vultr", "vcg-a16-6c-64g-16vram", "ewr", Decimal("0.49"), 1, "A16", 16384, 1, 20.0, unit_seconds=3600)
+    one = Machine("i-00001", "vultr", OURS, OURS, offer, NOON - timedelta(seconds=seconds), state="active", ended=NOON)
+    line = {
+        "ids": ["i-00001"], "name": OURS, "cost": str(booked * Decimal("0.49")), "price_hour": "0.49", "reason": "Empty",
+        "traffic_price_gb_down": None, "traffic_price_gb_up": None,
+    }  # fmt: skip
+    world = t.cast(t.Any, World(one, ledger=[line]))
+    assert bool(endings.I13_the_bill_is_theirs(world, strict=True)[0]) is wrong
+    assert bool(endings.I24_all_bills_agree(world, Decimal(0), strict=True)) is wrong
+    if booked > seconds / 3600:
+        assert not endings.I13_the_bill_is_theirs(world, strict=False)[0], "nobody may have known that it was gone"
+
+
 @pytest.mark.parametrize(("down", "up", "wrong"), [
     ("0.002", "0.004", False), ("0.004", "0.002", True), ("0.002", "0", True), (None, None, False),
 ])  # fmt: skip
@@ -395,6 +417,63 @@ def test_each_invariant_catches_a_wrong_decision(number: str) -> None:
     bites.directed(number).play(to_rest=bites.BITES[number].at_rest)
     runs, word = bites.until_caught(number, [bites.directed(number)])
     assert 0 < runs < 40, word
+
+
+def _ignores(one: t.Callable[[t.Any], bool]) -> t.Callable[[], list[bites.Patch]]:
+    """Pods for which ``one`` is true count as no work."""
+    plain = emptiness.counts
+    return lambda: [
+        (module, "counts", lambda pod, *given: not one(pod) and plain(pod, *given)) for module in (emptiness, drain_rules)
+    ]
+
+
+def _anywhere() -> list[bites.Patch]:
+    """Volumes can be reached from every zone."""
+    return [(volumes, "_reach", lambda *_given: ((), ""))]
+
+
+_LATER = ("rest 660", "run reap") * 3
+_WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[str, ...]]] = {
+    "a gang without its last pod": (
+        "I-34", "lambda", lambda: [(gangs, "declared_size", lambda _pod: None)], ("ask gang lws 2 3", "rest 30", "run autoscale"),
+    ),
+    "a pod with a device": (
+        "I-17", "dra", _ignores(lambda pod: pod.name.startswith("ask-")),
+        ("ask device 1 kube-system", *("rest 40", "run autoscale") * 2, *_LATER),
+    ),
+    "a pod that pulls": (
+        "I-17", "lambda", _ignores(lambda pod: pod.phase == "Pending"), ("run provision nodes=1", "pod 0 pulling", *_LATER),
+    ),
+    "a volume in another zone": (
+        "I-34", "lambda", _anywhere, ("ask zone 1", "rest 30", "run autoscale"),
+    ),
+    "a volume that nothing reaches": (
+        "I-34", "lambda", _anywhere, ("ask nowhere 1", "rest 30", "run autoscale"),
+    ),
+    "a taint of an agent": (
+        "I-18", "lambda", lambda: [(node_conditions, "REPLACE", "Report")],
+        ("min 1", "run provision nodes=1", "change unhealthyConditions Report", "ail 0 taint", *_LATER),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", sorted(_WORKLOADS))
+def test_workloads_of_today_are_seen_by_the_invariants(what: str) -> None:
+    """What is wrong with ``what`` is caught, and the same story is fine without it."""
+    number, ground, patches, lines = _WORKLOADS[what]
+    story = Story(ground, "workload", ("limits 3 10.00 8", *lines))
+    story.play(to_rest=False)
+    with bites.broken(patches()), pytest.raises(Violated, match=f"^{number}: "):
+        story.play(to_rest=False)
+
+
+def test_I34_judges_only_runs_that_nothing_disturbed() -> None:
+    """A create call without a good answer leaves a gang in part (L-39), and a pool's minNodes is no pod's doing."""
+    fault = {"service": "lambda", "method": "POST", "path": "/instance-operations/launch$", "kind": "status", "status": 400}
+    body = {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity"}}
+    refused = "fault " + json.dumps({**fault, "body": body, "after_calls": 1, "times": 9})
+    for lines in ((refused, "ask gang jobset 3"), ("min 2", "ask gang lws 1 4")):
+        Story("lambda", "workload", ("limits 3 10.00 8", *lines, "rest 30", "run autoscale")).play(to_rest=False)
 
 
 _SECOND: dict[str, t.Callable[[], list[bites.Patch]]] = {
