@@ -67,12 +67,12 @@ def entries(action: str) -> list[dict[str, str]]:
     return [{sign: name, "for": f"{LASTS.seconds}s", "action": action} for sign, name in (("type", _KIND), ("taint", _TAINT))]
 
 
-def reason(sight: Sight, machine: Machine, slack: timedelta) -> bool:
-    """Whether the condition is there for its time, on a machine whose document replaces for it."""
+def reason(sight: Sight, machine: Machine, slack: timedelta, action: str = "Replace") -> bool:
+    """Whether its sign is there for its time, on a machine whose document asks for that ``action``."""
     since = sight.ailing.get(machine.name)
-    replaces = any(one.get("action") == "Replace" for spec in sight.told(machine) for one in spec.get(FIELD) or ())
+    asked = any(one.get("action") == action for spec in sight.told(machine) for one in spec.get(FIELD) or ())
     lasted = machine.name in sight.ailed or (since is not None and sight.now - since >= LASTS - slack)
-    return replaces and lasted
+    return asked and lasted
 
 
 def scene(dice: random.Random, place: int, begin: list[str], after: list[str]) -> list[str]:

@@ -70,9 +70,11 @@ def _unhealthy(sight: Sight, machine: Machine) -> str:
 
 
 def _replaced(sight: Sight, machine: Machine) -> str:
-    """A node that shows some of its GPUs only goes where the pool says so."""
+    """A node that shows some of its GPUs only, or of which an agent complains, goes where the pool says so."""
     if (machine.name, "Replaced") in sight.begun:
         return ""  # it is empty and waits for a pod that came after its drain (L-10)
+    if agents.reason(sight, machine, _SLACK, "ReplaceWhenEmpty"):
+        return ""
     shown, rented = sight.gpus(machine.name), machine.offer.gpu_count
     if machine.name not in sight.nodes() or not 0 < shown < rented:
         return f"its Node shows {shown} of {rented} GPUs"

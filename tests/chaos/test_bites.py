@@ -67,6 +67,8 @@ class World:
         self.by_hand: set[str] = set()
         self.unwritable: set[str] = set()
         self.begun: set[tuple[str, str]] = set()
+        self.ailing: dict[str, datetime] = {}
+        self.ailed: set[str] = set()
         self.purse: Purse | None = None
         self.facts = facts
 
@@ -449,6 +451,10 @@ _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[s
     ),
     "a volume that nothing reaches": (
         "I-34", "lambda", _anywhere, ("ask nowhere 1", "rest 30", "run autoscale"),
+    ),
+    "a taint of an agent, when empty": (
+        "I-18", "lambda", lambda: [(node_conditions, "REPLACE_WHEN_EMPTY", "Report")],
+        ("min 1", "run provision nodes=1", "change unhealthyConditions Report", "ail 0 taint", *_LATER),
     ),
     "a taint of an agent": (
         "I-18", "lambda", lambda: [(node_conditions, "REPLACE", "Report")],

@@ -78,7 +78,10 @@ def _gang(stage: Stage, system: str, pods: int, size: int) -> None:
     name = f"gang-{stage.loom.dice.getrandbits(40):010x}"
     stage.adverse.words[name] = GANG
     labels, notes = _GANGS[system](name, size)
-    mark = {f"{_MARK}gang": name, f"{_MARK}size": str(size)}
+    mark = {
+        f"{_MARK}gang": name,
+        f"{_MARK}size": str(size if notes else pods),
+    }  # where pods say no size, there are as many as there are
     for number in range(pods):
         spec = _device(stage, f"{name}-{number}", "default") if stage.ground.dra else {}
         _make(stage, f"{name}-{number}", {**labels, **mark}, {**notes, "sandbox/run-seconds": "1800"}, spec)
