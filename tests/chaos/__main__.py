@@ -27,6 +27,7 @@ def main(words: list[str]) -> int:
     search.add_argument(
         "--full", action="store_true", help="a full search: an ingredient that changed an action in too few runs fails it"
     )
+    search.add_argument("--small", action="store_true", help="stories of one or two scenes, many more in the same time")
     search.add_argument("--go-on", action="store_true", help="tell each failure and go on, without shortening")
     for name, text in (("replay", "play a story from a file, each run told"), ("shrink", "shorten a failing story")):
         tasks.add_parser(name, help=text).add_argument("file", type=Path)
@@ -75,7 +76,7 @@ def _search(given: argparse.Namespace) -> int:
         total, began = Sum(), time.monotonic()
         for ground in given.ground or sorted(ALL):
             for number in range(given.stories):
-                story = Story.draw(ground, f"{seed}/{number}")
+                story = (Story.draw_small if given.small else Story.draw)(ground, f"{seed}/{number}")
                 try:
                     total.add(story.play())
                 except Exception as error:  # noqa: BLE001 - what nobody foresaw ends a story, not the search

@@ -449,6 +449,13 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     return [menu[name] for name in dict.fromkeys(chosen)]
 
 
+def few(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
+    """One or two scenes, each as likely as any other."""
+    dice = random.Random(f"few {seed}")
+    menu = {name: lines for name, lines in sorted(_menu(ground, dice, nodes).items()) if switches.on(name)}
+    return [menu[name] for name in dice.sample(sorted(menu), dice.choice((1, 1, 2)))]
+
+
 def appear(ground: Ground, seed: str, nodes: bool) -> list[tuple[list[str], float]]:
     """In a third of the stories with rented machines a document appears, may break, and goes again; and where in the story."""
     dice = random.Random(f"appear {seed}")

@@ -325,11 +325,23 @@ def draw(ground: Ground, seed: str) -> list[str]:
         lines.insert(coins.randrange(len(lines)), line)
     lines = objects.drawn(lines, seed, claims=as_objects)
     lines.insert(0, f"documents {source}")
-    return (
-        lines
-        if ground.two_hosts
-        else [re.sub(r"( host=b\b|(?<=skew) b)", lambda found: found[1].replace("b", "a"), one) for one in lines]
-    )
+    return lines if ground.two_hosts else [_on_host_a(one) for one in lines]
+
+
+def draw_small(ground: Ground, seed: str) -> list[str]:
+    """A story of one or two scenes alone, in which something may happen between and a run may be killed: many fit into the time of one."""
+    dice = random.Random(f"small {seed}")
+    nodes, lines = "service" not in ground.cloud and not ground.pool, [f"limits {dice.choice((2, 3, 4))} 10.00 8"]
+    for scene in adverse.few(ground, seed, nodes):
+        lines += [*([_event(ground, dice, nodes)] if dice.random() < 0.3 else []), *scene]
+    runs = [place for place, line in enumerate(lines) if line.startswith("run ") and "kill=" not in line and "check" not in line]
+    if runs and dice.random() < 0.3:
+        lines[dice.choice(runs)] += f" kill={dice.randint(5, 70)}{dice.choice(('', ' after'))}"
+    return [one if ground.two_hosts else _on_host_a(one) for one in lines]
+
+
+def _on_host_a(line: str) -> str:
+    return re.sub(r"( host=b\b|(?<=skew) b)", lambda found: found[1].replace("b", "a"), line)
 
 
 def _loop(ground: Ground, dice: random.Random, nodes: bool) -> tuple[list[str], float]:

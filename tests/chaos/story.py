@@ -85,6 +85,10 @@ class Story:
         return cls(ground, seed, tuple(steps.draw(NAMED[ground], f"{ground} {seed}")))
 
     @classmethod
+    def draw_small(cls, ground: str, seed: str) -> Story:
+        return cls(ground, seed, tuple(steps.draw_small(NAMED[ground], f"{ground} {seed}")))
+
+    @classmethod
     def parse(cls, text: str) -> Story:
         """As :meth:`text` wrote it; empty lines and lines after ``#`` do not count."""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]

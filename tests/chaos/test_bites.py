@@ -434,7 +434,8 @@ def _anywhere() -> list[bites.Patch]:
     return [(volumes, "_reach", lambda *_given: ((), ""))]
 
 
-_LATER = ("rest 660", "run reap") * 3
+_LATER = ("rest 660", "run reap") * 2
+_SEEN = ("run reap", "rest 1300", "run reap")  # a sign, for twenty minutes
 _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[str, ...]]] = {
     "a gang without its last pod": (
         "I-34", "lambda", lambda: [(gangs, "declared_size", lambda _pod: None)], ("ask gang lws 2 3", "rest 30", "run autoscale"),
@@ -454,11 +455,11 @@ _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[s
     ),
     "a taint of an agent, when empty": (
         "I-18", "lambda", lambda: [(node_conditions, "REPLACE_WHEN_EMPTY", "Report")],
-        ("min 1", "run provision nodes=1", "change unhealthyConditions Report", "ail 0 taint", *_LATER),
+        ("min 1", "run provision nodes=1", "change unhealthyConditions Report", "ail 0 taint", *_SEEN),
     ),
     "a taint of an agent": (
         "I-18", "lambda", lambda: [(node_conditions, "REPLACE", "Report")],
-        ("min 1", "run provision nodes=1", "change unhealthyConditions Report", "ail 0 taint", *_LATER),
+        ("min 1", "run provision nodes=1", "change unhealthyConditions Report", "ail 0 taint", *_SEEN),
     ),
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ import threading
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
 
-from .grounds import ALL, BY_NAME
+from .grounds import ALL, BY_NAME, NAMED
 from .story import Story, Sum
 
 STORIES = int(os.environ.get("TGP_CHAOS_RUNS", "2"))
@@ -30,6 +30,14 @@ def test_L24_whatever_happens_nothing_leaks_and_no_limit_is_passed(ground: str) 
             total.add(Story.draw(ground, f"{seed}/{number}").play())
         print(f"{ground}, seed {seed}: {total}")
         assert total.stories == stories
+
+
+def test_a_small_story_is_one_or_two_scenes() -> None:
+    """With the same lines each time, on every ground with lines that can be played."""
+    for ground in NAMED:
+        story = Story.draw_small(ground, "1/0")
+        assert story == Story.draw_small(ground, "1/0") and story.lines[0].startswith("limits ")
+        assert 1 < len(story.lines) < 60 and Story.parse(story.text()) == story
 
 
 def test_stories_leave_no_file_no_thread_and_no_secret_behind() -> None:
