@@ -17,8 +17,9 @@ author:
 options:
   manifests:
     description:
-      - V(rbac), V(admission_policy), V(crds), V(prometheus_rules), V(requirements), V(requirements-controller), or the path of a file or
-        folder below C(examples), C(files) or C(schemas) of the collection, for example V(examples/lambda.yml) or V(examples/systemd).
+      - V(rbac), V(admission_policy), V(crds), V(prometheus_rules), V(dashboards), V(requirements), V(requirements-controller), or the path
+        of a file or folder below C(examples), C(files), C(monitoring) or C(schemas) of the collection, for example V(examples/lambda.yml)
+        or V(examples/systemd).
       - An unknown name is refused with the list of all names.
     type: list
     elements: str

@@ -228,6 +228,7 @@ def test_the_policies_of_admission_are_about_the_accounts_of_the_release(helm: H
 def test_S0_05_the_metrics_of_a_loop_have_a_port_and_the_alerts_are_those_of_the_collection(helm: Helm) -> None:
     """Both only where they are asked for."""
     quiet = helm.template("--set", "mode=loop")
+    assert "tgp-gpu-dashboards" not in {one["metadata"]["name"] for one in kinds(quiet, "ConfigMap")}
     assert not kinds(quiet, "PrometheusRule") and kinds(quiet, "NetworkPolicy")[0]["spec"]["ingress"] == []
     assert "ports" not in pods(quiet)["tgp-gpu-autoscale"]["containers"][0]
     given = [
@@ -236,6 +237,8 @@ def test_S0_05_the_metrics_of_a_loop_have_a_port_and_the_alerts_are_those_of_the
         "metrics.port=9999",
         "prometheusRule.enabled=true",
         "prometheusRule.labels.release=prometheus",
+        "dashboards.enabled=true",
+        "dashboards.annotations.grafana_folder=GPUs",
     ]
     manifests = helm.template("--set", ",".join(given))
     container = pods(manifests)["tgp-gpu-autoscale"]["containers"][0]
@@ -245,4 +248,9 @@ def test_S0_05_the_metrics_of_a_loop_have_a_port_and_the_alerts_are_those_of_the
     assert "ports" not in pods(manifests)["tgp-gpu-validate"]["containers"][0]
     (rule,) = kinds(manifests, "PrometheusRule")
     assert rule["metadata"]["labels"]["release"] == "prometheus"
-    assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "monitoring" / "prometheus_rules.yml").read_text(encoding="utf-8"))
+    monitoring = CHART.parents[1] / "monitoring"
+    assert rule["spec"] == yaml.safe_load((monitoring / "prometheus_rules.yml").read_text(encoding="utf-8"))
+    (boards,) = [one for one in kinds(manifests, "ConfigMap") if one["metadata"]["name"] == "tgp-gpu-dashboards"]
+    assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert boards["metadata"]["annotations"] == {"grafana_folder": "GPUs"}
+    assert boards["data"] == {path.name: path.read_text(encoding="utf-8") for path in (monitoring / "dashboards").glob("*.json")}

@@ -122,9 +122,21 @@ class Monitoring:
         assert len(answer) <= 1, answer
         return float(answer[0]["value"][1]) if answer else None
 
+    def series(self, query: str) -> dict[frozenset[tuple[str, str]], float]:
+        """All results of a query by their labels."""
+        answer = self._client.get("/api/v1/query", params={"query": query}).raise_for_status().json()["data"]["result"]
+        named = [
+            (frozenset(one["metric"].items() - {("__name__", one["metric"].get("__name__"))}), one["value"][1]) for one in answer
+        ]
+        return {labels: float(value) for labels, value in named}
+
     def becomes(self, query: str, wanted: float) -> None:
         """Wait until the next scrapes have it."""
-        self.until(lambda: (found := self.value(query)) is not None and abs(found - wanted) < 1e-6, f"{query} is {wanted}", query)
+        self.until(
+            lambda: (found := self.value(query)) is not None and abs(found - wanted) < 1e-6,
+            f"{query} is {wanted}",
+            lambda: f"it is {self.value(query)}",
+        )
 
     def fires(self, *names: str) -> None:
         """Wait until these have fired, and no others beside those before them."""
@@ -132,9 +144,9 @@ class Monitoring:
         self.until(lambda: set(names) <= set(self.fired), f"{', '.join(names)} fire")
         assert set(self.fired[before:]) <= set(names), self.fired
 
-    def until(self, what: t.Callable[[], bool], words: str, query: str = "") -> None:
+    def until(self, what: t.Callable[[], bool], words: str, shown: t.Callable[[], str] = str) -> None:
+        """Wait for it. ``shown``: what there is instead."""
         end = time.monotonic() + _PATIENCE
         while not what():
-            shown = f", it is {self.value(query)}" if query else ""
-            assert time.monotonic() < end, f"did not happen in {_PATIENCE:.0f} s: {words}{shown}"
+            assert time.monotonic() < end, f"did not happen in {_PATIENCE:.0f} s: {words}; {shown()}"
             time.sleep(0.1)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import signal
 import typing as t
@@ -13,28 +14,57 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import from_text
 
 from sandbox.running import ROOT
 from tests.fixtures.demo import demo_documents
 
 from .box import Sandbox, bill, by_name
+from .panels import EXPECTED, ORPHAN, SHOWN, SILENT, Truth, queries, wrong
 from .prometheus import RULES, Monitoring, promtool
 
 BEHIND = 24 * 3600  # seconds: alerts compare times of the world with Prometheus' clock, so the world's are in the past
 SCENARIO = {
     "lambda": [
-        {"type": kind, "region": "us-west-1", "stock": 4, "boot": 20} for kind in ("gpu_1x_rtx6000", "gpu_1x_a6000", "gpu_1x_a10")
+        {"type": kind, "region": region, "stock": 4, "boot": 20}
+        for kind, region in (
+            ("gpu_1x_rtx6000", "us-west-1"),
+            ("gpu_1x_rtx6000", "us-east-1"),
+            ("gpu_1x_a6000", "us-west-1"),
+            ("gpu_1x_a10", "us-west-1"),
+        )
     ],
     "machines": [{"name": name, "gpus": 1, "boot": 20} for name in ("rack-1", "rack-2")],
     "timings": {"packages": 5, "mesh": 2, "csr": 1, "ready": 2, "gpu": 4},
 }
 REFUSED = {"kind": "status", "service": "lambda", "method": "GET", "path": "/instances", "status": 401, "times": None}
+SOLD_OUT = {
+    "kind": "status",
+    "service": "lambda",
+    "method": "POST",
+    "path": "/launch",
+    "status": 400,
+    "body": {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity."}},
+    "times": 1,
+}
 STUCK = {"kind": "status", "service": "lambda", "method": "POST", "path": "/terminate", "status": 500, "times": None}
 
 
 def test_the_rules_are_taken_and_each_alert_fires_when_it_says() -> None:
     assert "11 rules found" in promtool("check", "rules", str(RULES))
     assert "SUCCESS" in promtool("test", "rules", str(ROOT / "tests" / "fixtures" / "prometheus_rules_test.yml"))
+
+
+def test_S1_31_each_panel_is_either_compared_with_the_world_or_said_to_have_no_value(tmp_path: Path) -> None:
+    """The three lists name every panel once, and Prometheus understands every query."""
+    asked = queries("file")
+    assert sorted([*EXPECTED, *SHOWN, *SILENT]) == sorted(asked)
+    rules = [
+        {"record": f"panel:{number}", "expr": query} for number, query in enumerate(one for some in asked.values() for one in some)
+    ]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in promtool("check", "rules", str(file))
 
 
 class Story:
@@ -46,7 +76,10 @@ class Story:
             "TGP_METRICS_FILE": str(seen.file),
             "TGP_METRICS_PUSH_URL": seen.gateway,
             "TGP_METRICS_LISTEN": str(seen.listen),
+            "TGP_METRICS_PER_MACHINE": "true",
         }
+        self._runs: collections.Counter[str] = collections.Counter()
+        self._since: dict[str, t.Any] = {}
         documents = demo_documents()
         training = by_name(documents, "GPUNodePool", "training")["spec"]
         training["disruption"]["consolidateAfter"] = "48h"
@@ -66,9 +99,28 @@ class Story:
 
     def run(self, playbook: str, *, rc: int = 0, env: t.Mapping[str, str] | None = None, **extra_vars: t.Any) -> None:
         more = {**self.environment, **(env or {})}
+        self.begins(playbook)
         done = self.sandbox.playbook(playbook, documents=self.documents.parent, env=more, extra_vars=extra_vars)
         assert done.rc == rc and "The metrics were not published" not in done.words, done.text
         promtool("check", "metrics", text=self.seen.file.read_text())
+
+    def begins(self, playbook: str) -> None:
+        """Note how the world is before a run."""
+        world = self.sandbox.world()
+        self._runs[playbook] += 1
+        self._since = {"now": from_text(world["now"]).timestamp(), "cost": world["totals"]["cost"]}
+
+    def panels_agree(self, moment: str, job: str = "file", budget: Decimal = Decimal(0)) -> None:
+        """The dashboards show what the world's tables hold, once Prometheus has scraped the last run."""
+        documents = [one for one in yaml.safe_load_all(self.documents.read_text()) if one]
+        truth = Truth(self.sandbox, documents, dict(self._runs), budget, dict(self._since))
+        found = ["nothing was asked"]
+
+        def agree() -> bool:
+            found[:] = wrong(self.seen, truth, moment, job)
+            return not found
+
+        self.seen.until(agree, f"the panels agree in the moment {moment!r}", lambda: "\n".join(found))
 
     def agrees(self, *jobs: str) -> None:
         """Prometheus shows what the world's tables and the ledger hold, whichever way it came."""
@@ -103,15 +155,19 @@ def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(sto
     sandbox, seen = story.sandbox, story.seen
     seen.fires("TgpMetricsAbsent")
     sandbox.behave({"kind": "boot_error", "times": 2})
+    sandbox.faults(SOLD_OUT)
     story.run("provision", pool="training", nodes=1)
     seen.fires("TgpNothingRan", "TgpFailedJoins")
     story.agrees()
     seen.becomes('tgp_failed_joins_total{job="file"}', 2)
     seen.becomes('sum(tgp_launches_total{job="tgp_gpu",result="ok"})', 3)
+    story.panels_agree("first")
 
     sandbox.advance(8 * 3600)  # what a run costs beside it is little
-    story.run("reap", env=budget(Decimal(str(sandbox.totals()["cost"])) * 100 / 85))
+    amount = (Decimal(str(sandbox.totals()["cost"])) * 100 / 85).quantize(Decimal("0.0001"))
+    story.run("reap", env=budget(amount))
     seen.fires("TgpIdleSpend", "TgpBudgetLow")
+    story.panels_agree("idle", budget=amount)
     story.run("reap", env=budget(story.spent() * 100 / 105))
     seen.fires("TgpBudgetExhausted")
 
@@ -119,35 +175,42 @@ def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(sto
     odd = story.fault()
     story.run("reap", rc=2)
     seen.fires("TgpProviderKeyRefused", "TgpDocumentsFaulty")
+    story.panels_agree("fault")
     sandbox.clear_faults()
     odd.unlink()
 
     stamp = {"cluster": next(iter(sandbox.claims())).split("-")[1], "generation": _generation(sandbox)}
-    orphan = {"cloud": "lambda", "name": f"tgp-{stamp['cluster']}-training-zzzzz", "marks": stamp}
+    orphan = {"cloud": "lambda", "name": f"tgp-{stamp['cluster']}-training-{ORPHAN}", "marks": stamp}
     sandbox.control.post("/strangers", json=orphan).raise_for_status()
     sandbox.faults(STUCK)
     story.run("reap")
     seen.becomes('tgp_orphans{job="file",kind="instance",provider="lambda"}', 1)
     seen.fires("TgpOrphan")
+    story.panels_agree("orphan")
     story.run("destroy", rc=2, everything=True)
     seen.fires("TgpTerminationPending")
+    story.panels_agree("stuck")
     sandbox.clear_faults()
     sandbox.advance(1200)
     story.run("reap")
     assert sandbox.totals()["instances"] == 0
     story.agrees()
+    story.panels_agree("end")
     total = float(bill(sandbox.ledger()))
     for job in ("file", "tgp_gpu"):
         seen.becomes(f'sum(tgp_spend_dollars_total{{job="{job}"}})', total)
         seen.becomes(f'sum(tgp_spend_by_use_dollars{{job="{job}"}})', total)
 
     sandbox.advance(BEHIND)
+    _pod_that_fits_nowhere(sandbox)
+    story.begins("autoscale")
     loop = sandbox.begin(
         *sandbox.arguments("autoscale", documents=story.documents.parent, extra_vars={"loop": True, "interval": 60}),
         env=story.environment,
     )
     try:
         story.agrees("loop")
+        story.panels_agree("loop", job="loop")
         seen.becomes('sum(tgp_spend_dollars_total{job="loop"})', total)
         seen.until(lambda: seen.firing() == set(), f"all is well again: {seen.firing()}")
         loop.process.send_signal(signal.SIGTERM)
@@ -155,6 +218,13 @@ def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(sto
     finally:
         loop.kill()
     assert seen.fired[0] == "TgpMetricsAbsent" and len(seen.fired) == 10, seen.fired
+
+
+def _pod_that_fits_nowhere(sandbox: Sandbox) -> None:
+    """It asks for more GPUs than any machine has."""
+    container = {"name": "train", "image": "registry.example/train:1", "resources": {"limits": {"nvidia.com/gpu": "64"}}}
+    pod = {"metadata": {"name": "huge"}, "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]}}
+    sandbox.kube.post("/api/v1/namespaces/default/pods", json={"apiVersion": "v1", "kind": "Pod", **pod}).raise_for_status()
 
 
 def _generation(sandbox: Sandbox) -> str:

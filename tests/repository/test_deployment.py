@@ -183,6 +183,7 @@ def test_what_the_chart_has_of_other_files_is_current() -> None:
         ("crds.yaml", "schemas/crds.yaml"),
         ("admission_policy.yml", "files/admission_policy.yml"),
         ("prometheus_rules.yml", "monitoring/prometheus_rules.yml"),
+        ("dashboards", "monitoring/dashboards"),
     ):
         assert (chart / "files" / copy).samefile(ROOT / source)
     (described,) = manifests("charts/tgp-gpu/Chart.yaml")

@@ -30,6 +30,7 @@ _SHORT = {
     "admission_policy": "files/admission_policy.yml",
     "crds": "schemas/crds.yaml",
     "prometheus_rules": "monitoring/prometheus_rules.yml",
+    "dashboards": "monitoring/dashboards",
     "requirements": "requirements.txt",
     "requirements-controller": "requirements-controller.txt",
 }

@@ -56,7 +56,8 @@ def test_the_manifest_is_printed_as_it_is_installed() -> None:
 
 def test_every_short_name_and_every_path_names_a_file() -> None:
     available = run()[0]["available"]
-    assert available[:6] == ["rbac", "admission_policy", "crds", "prometheus_rules", "requirements", "requirements-controller"]
+    names = ["rbac", "admission_policy", "crds", "prometheus_rules", "dashboards", "requirements", "requirements-controller"]
+    assert available[: len(names)] == names
     for name in available:
         files = run(name)[0]["files"]
         assert files and all((ROOT / one["source"]).read_text() == one["content"] for one in files), name

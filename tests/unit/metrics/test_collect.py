@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 from ansible_collections.tgp.gpu.plugins.module_utils.metrics.collect import (
     DRAINING,
@@ -230,3 +232,14 @@ def test_each_node_in_use_is_a_health_check() -> None:
     going = build.claim(names[3], deletion=Deletion("Empty", build.NOON))
     seen = build.seen(claims=(*(build.claim(name) for name in names[:3]), going), nodes=nodes)
     assert list(health_checks(seen)) == [("lambda", "healthy"), ("lambda", "unhealthy"), ("lambda", "unknown")]
+
+
+def test_S1_31_the_dashboards_ask_by_the_names_under_which_metrics_are_stored() -> None:
+    folder = Path(__file__).parents[3] / "monitoring" / "dashboards"
+    asked = {name for path in folder.glob("*.json") for name in re.findall(r"\btgp_[a-z_]+", path.read_text(encoding="utf-8"))}
+    stored = {
+        f"{family.shown}{ending}"
+        for family in FAMILIES.values()
+        for ending in (("_bucket", "_sum", "_count") if family.buckets else ("",))
+    }
+    assert len(asked) > 35 and asked - stored == set()

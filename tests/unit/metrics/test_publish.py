@@ -19,12 +19,16 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core import tally
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.metrics import publish
+from ansible_collections.tgp.gpu.plugins.module_utils.metrics.collect import FleetRecords, of_records
 from ansible_collections.tgp.gpu.plugins.module_utils.metrics.families import ALIASES, COUNTER, FAMILIES, GAUGE, HISTOGRAM, Sample
 from ansible_collections.tgp.gpu.plugins.module_utils.metrics.publish import Endpoint, Targets, address_of, attend, exposition
-from ansible_collections.tgp.gpu.plugins.module_utils.metrics.state import MetricsState, folder_of, noted
+from ansible_collections.tgp.gpu.plugins.module_utils.metrics.state import Kept, MetricsState, folder_of, noted
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from prometheus_client.parser import text_string_to_metric_families
 
 from sandbox.clock import SimClock
+from tests.unit.fleet import build
 
 SECRET = "password-of-a-gateway-0123456789"
 URL = f"https://tgp:{SECRET}@gateway.test/prefix"
@@ -303,3 +307,44 @@ def test_the_state_is_below_the_state_folder_and_for_its_owner_alone(world: Worl
     assert json.loads((folder / "base-1.json").read_text())["cluster"] == "a1b2c3d4"
     modes = {path.name: oct(os.stat(path).st_mode & 0o777) for path in (folder, folder / "base-1.json")}
     assert set(modes.values()) == {"0o700", "0o600"}
+
+
+# ---- how much there is
+
+
+def fleet(machines: int, *, per_machine: bool) -> str:
+    """The text of that many machines of four pools at two clouds, of which half are gone."""
+    pools = [f"default/pool-{number}" for number in range(4)]
+    made = [
+        build.claim(
+            f"tgp-a1b2c3d4-pool-{n:05}",
+            pool=pools[n % 4],
+            cloud=("lambda", "vast")[n % 2],
+            instance_id=f"i-{n}",
+            ids_seen=(f"i-{n}",),
+        )
+        for n in range(machines)
+    ]
+    gone = read_ledger([ledger_line(claim, end=build.NOON) for claim in made[::2]])
+    known = FleetRecords(
+        tuple(made[1::2]), (), gone, build.specs(), Settings(), build.NOON, build.CAPABILITIES, per_machine=per_machine
+    )
+    return exposition(Kept("a1b2c3d4", {}, {}, {}, {"records": noted(of_records(known))}, {})).decode()
+
+
+def series_of(text: str) -> int:
+    return sum(not line.startswith("#") for line in text.splitlines())
+
+
+def test_S1_26_series_and_size_are_bounded_whatever_the_number_of_machines() -> None:
+    """Without metrics_per_machine a thousand machines have the series of a hundred, with it each that lives has three more."""
+    few, many = fleet(100, per_machine=False), fleet(1000, per_machine=False)
+    assert series_of(few) == series_of(many) and len(many) < len(few) * 1.05
+    assert series_of(fleet(1000, per_machine=True)) == series_of(many) + 500 * 3
+    page = (Path(__file__).parents[3] / "docs" / "how_to" / "metrics.md").read_text(encoding="utf-8")
+    rows = {
+        f"| {machines:,} | {series_of(alone):,} | {len(alone) / 1024:.0f} KiB | {series_of(each):,} | {len(each) / 1024:.0f} KiB |"
+        for machines in (10, 100, 1000)
+        for alone, each in [(fleet(machines, per_machine=False), fleet(machines, per_machine=True))]
+    }
+    assert [row for row in sorted(rows) if row not in page] == []

@@ -8,6 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
+import subprocess
+import sys
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,6 +76,31 @@ def test_S1_26_a_process_that_is_killed_while_it_adds_up_loses_and_doubles_nothi
 
 def _killed(*_given: t.Any) -> t.NoReturn:
     raise Killed
+
+
+WRITER = """
+import sys
+from ansible_collections.tgp.gpu.plugins.module_utils.metrics.state import MetricsState
+
+kept = MetricsState(sys.argv[1])
+while True:
+    kept.append({"counts": [["tgp_rate_limit_waits", {"provider": "lambda"}, 1.0]]})
+    print("appended", flush=True)
+    kept.settle()
+"""
+
+
+def test_S1_26_kill_9_of_a_process_that_writes_loses_no_line_that_it_wrote_and_doubles_none(kept: MetricsState) -> None:
+    for _process in range(2):
+        before = kept.settle().counts.get(WAITS, 0.0)
+        with subprocess.Popen([sys.executable, "-c", WRITER, kept.folder], stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            written = [writer.stdout.readline() for _line in range(25)]
+            writer.kill()
+            written += writer.stdout.readlines()
+        whole = written.count("appended\n")
+        assert writer.returncode == -signal.SIGKILL and whole >= 25
+        assert kept.settle().counts[WAITS] - before in (whole, whole + 1), "the last line may not have been said any more"
 
 
 def test_S1_26_a_line_that_was_cut_off_spoils_no_other_one(kept: MetricsState) -> None:
