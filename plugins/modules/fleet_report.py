@@ -76,6 +76,8 @@ report:
       C(once_gb) GB that each machine downloads once and C(hour_gb) GB per hour in each direction.
     - C(missing_gpus) is what was paid for GPUs that nodes did not show (C(cost), C(gpu_hours)), and the C(machines), each with C(name),
       C(cost), C(gpu_hours) and what it C(shown) at least ("7 of 8"). Its dollars are part of all sums, its GPUs of no useful hour.
+    - C(hours) is a list of machine hours by use, from the times that pods themselves say, each with C(use) (useful, waiting, booting, joining,
+      draining, failed or unmeasured), C(hours), and C(cost) in whole cents; these add up to the total.
     - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
   type: dict
   returned: always

@@ -89,6 +89,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
     waiting, waiting_why = ("", "") if phase in ("Succeeded", "Failed") else _waiting(status)
     deletion = meta.get("deletionTimestamp")
     started = status.get("startTime")
+    requests = effective_requests(spec, wanted if node or phase != "Pending" else _everything)
     return Pod(
         namespace=sys.intern(meta["namespace"]),
         name=meta["name"],
@@ -102,7 +103,8 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         created=_moment(meta["creationTimestamp"]),
         started=_moment(started) if started else None,
         finished=_finished(status) if phase in ("Succeeded", "Failed") else None,
-        requests=effective_requests(spec, wanted if node or phase != "Pending" else _everything),
+        ran_since=_first_start(status) if node and (requests or spec.get("resourceClaims")) else None,
+        requests=requests,
         labels=meta.get("labels") or _NOTHING,
         annotations={key: annotations[key] for key in annotations if key.startswith(_DOMAINS)} if annotations else _NOTHING,
         grace_seconds=30 if grace is None else int(grace),
@@ -143,6 +145,16 @@ def _finished(status: t.Mapping[str, t.Any]) -> datetime | None:
             if end:
                 ends.append(_moment(end))
     return max(ends) if ends else None
+
+
+def _first_start(status: t.Mapping[str, t.Any]) -> datetime | None:
+    """The earliest start of a container that the status still tells of; of one that was restarted also its last run before."""
+    starts = []
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for entry in status.get(kind) or ():
+            for state in (entry.get("state") or _NOTHING, entry.get("lastState") or _NOTHING):
+                starts += [each["startedAt"] for each in state.values() if each and each.get("startedAt")]
+    return min(map(_moment, starts)) if starts else None
 
 
 def _everything(_name: str) -> bool:

@@ -22,11 +22,16 @@ from .cluster import (
     Others,
     Placement,
     Pod,
+    PodOwner,
     PodTerm,
+    PodUse,
     Spread,
     Taint,
     Toleration,
     TrialPod,
+    WorkingPod,
+    WorkRecord,
+    WorkSpan,
 )
 from .decisions import Action, KubernetesEvent, Notice, ObjectReference, PausedPool, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
@@ -128,6 +133,8 @@ __all__ = [
     "Plan",
     "Pod",
     "PodTerm",
+    "PodOwner",
+    "PodUse",
     "Pool",
     "Probe",
     "Published",
@@ -148,5 +155,8 @@ __all__ = [
     "UnhealthyCondition",
     "WaitingPod",
     "Window",
+    "WorkingPod",
+    "WorkRecord",
+    "WorkSpan",
     "Specs",
 ]

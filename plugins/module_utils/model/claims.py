@@ -10,6 +10,7 @@ import enum
 from datetime import datetime
 from decimal import Decimal
 
+from .cluster import WorkRecord
 from .offers import Lane, Offer
 from .spec import IDLE_BELOW, IDLE_WINDOW, AcceptanceTest, Calendar, DisruptionBudget, GpuLoss, SecretRef, UnhealthyCondition
 
@@ -117,6 +118,7 @@ class Claim:
     ``replaces`` is the name of the machine in whose place this one comes; it means nothing once that machine is gone.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     ``gpu_losses``: when its node lacked GPUs, in their order (L-20a).
+    ``work`` is what GPU pods used of it (L-44), None = no run has recorded any.
     """
 
     name: str
@@ -167,6 +169,7 @@ class Claim:
     document_gone_since: datetime | None = None
     replaces: str = ""
     gpu_losses: tuple[GpuLoss, ...] = ()
+    work: WorkRecord | None = None
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()

@@ -191,8 +191,9 @@ class Pod:
     of a pod that waits for a node every resource.
 
     ``owner_kind`` and ``owner_api`` are those of the controlling owner, empty without one. ``finished`` is the latest end of a
-    container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it. ``waiting`` is
-    the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it. ``claims``: its ResourceClaims;
+    container once the phase is Succeeded or Failed, ``ran_since`` the earliest start of one. ``deletion`` includes the grace period, as the API
+    server writes it. ``waiting`` is the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it. ``claims``: its
+    ResourceClaims;
     ``claims_problem``: why what they ask for cannot be judged, empty = it can, None = nobody looked. ``follows``: the uid of a pod that has to
     run on the same node, and that asks for what both need. ``pod_group``: the PodGroup of its spec.
     """
@@ -223,11 +224,61 @@ class Pod:
     claims_problem: str | None = None
     follows: str = ""
     pod_group: str = ""
+    ran_since: datetime | None = None
 
     @property
     def ended(self) -> bool:
         """Whether all its containers have ended for good: it uses nothing any more."""
         return self.phase in ("Succeeded", "Failed")
+
+
+# ---- what GPU pods used of a machine, as runs recorded it (L-44)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class PodOwner:
+    """For whom a pod runs."""
+
+    namespace: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodUse:
+    """What the pods of one owner used: seconds × GPUs (or slices)."""
+
+    owner: PodOwner
+    gpu_seconds: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkingPod:
+    """A GPU pod that ran when a run last recorded its machine. ``gpus``: how many (or slices) it asks for."""
+
+    uid: str
+    owner: PodOwner
+    gpus: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkSpan:
+    """Recorded time of a machine, at most a day. In ``useful`` seconds a GPU pod ran, of ``unmeasured`` ones it is unknown. ``unseen``: seconds
+    × GPUs of which is unknown who used them."""
+
+    start: datetime
+    end: datetime
+    useful: int = 0
+    unmeasured: int = 0
+    uses: tuple[PodUse, ...] = ()
+    unseen: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkRecord:
+    """What GPU pods used of a machine from its create call ``until`` then, and which of them were ``running`` at that moment."""
+
+    until: datetime
+    running: tuple[WorkingPod, ...] = ()
+    spans: tuple[WorkSpan, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

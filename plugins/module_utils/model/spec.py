@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime, time
 from decimal import Decimal
 
-from .cluster import Taint
+from .cluster import Taint, WorkRecord
 from .names import Labels
 from .offers import Lane, Quality
 
@@ -421,7 +421,8 @@ class LedgerLine:
     ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown. ``traffic_price_gb_down`` and
     ``_up`` are dollars per GB that its offer named; ``cost`` contains no traffic. ``gpu_losses``: when GPUs that were paid for were missing.
     ``attempts``: create calls by cloud, result and error class; ``phases``: seconds in each phase; ``cause``: the code of the diagnosis of a
-    machine that never became usable. Lines of older versions have none of the three."""
+    machine that never became usable; ``draining_since``: when its end was decided; ``work``: what pods used of its ``slots`` GPUs or slices.
+    Lines of older versions have none of the five."""
 
     key: str
     name: str
@@ -456,6 +457,9 @@ class LedgerLine:
     attempts: tuple[tuple[str, str, str, int], ...] = ()
     phases: tuple[tuple[str, int], ...] = ()
     cause: str = ""
+    draining_since: datetime | None = None
+    slots: int = 0
+    work: WorkRecord | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

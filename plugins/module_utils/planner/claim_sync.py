@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from ..model import Claim, InstanceState, Node, Phase, Pod
 from .claims.record import LIVE, ORDER, advance
 from .cluster_state import Recovery, Situation, recovery
-from .cost import cost
+from .cost import cost, hours
 from .disruption import emptiness
 from .provisioning.registration import accepted, is_stale, not_initialized
 
@@ -21,7 +21,8 @@ from .provisioning.registration import accepted, is_stale, not_initialized
 class Settled:
     """A claim as it shall be written, beside ``stored`` as it was read, with what was found for it.
 
-    ``node`` None also when Nodes could not be read. ``stale_node`` is one of the claim's name that is older than its launch.
+    ``node`` None also when Nodes could not be read. ``stale_node`` is one of the claim's name that is older than its launch. ``work_due``:
+    what its pods used has to be written; else it is written with the next other change.
     """
 
     claim: Claim
@@ -29,10 +30,13 @@ class Settled:
     recovery: Recovery
     node: Node | None = None
     stale_node: Node | None = None
+    work_due: bool = False
 
     @property
     def changed(self) -> bool:
-        return self.claim != self.stored
+        if self.claim == self.stored or self.work_due:
+            return self.work_due
+        return dataclasses.replace(self.claim, work=self.stored.work) != self.stored
 
 
 def settle(claim: Claim, situation: Situation) -> Settled:
@@ -49,7 +53,21 @@ def settle(claim: Claim, situation: Situation) -> Settled:
         current = noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
     if current.phase in LIVE:
         current = _phase(current, verdict, node, situation)
-    return Settled(situation.documented(current), claim, verdict, node, stale)
+    current, work_due = _with_work(current, node, situation) if identified else (current, False)
+    return Settled(situation.documented(current), claim, verdict, node, stale, work_due)
+
+
+def _with_work(claim: Claim, node: Node | None, situation: Situation) -> tuple[Claim, bool]:
+    """The claim with what GPU pods used of its machine until now (L-44), and whether that must be written. Of a Node that fell silent nothing
+    is known after that moment."""
+    pods = None if node is None or claim.is_service else situation.pods(node)
+    if pods is None or node is None:
+        return claim, False
+    silent = None if node.ready else node.ready_since
+    now = min(moment for moment in (situation.now, silent, claim.interrupted_at, claim.gone_since) if moment is not None)
+    seen = hours.pod_times([pod for pod in pods if pod.node == node.name], situation.settings, situation.now)
+    work, due = hours.look(claim.work, hours.life_of(claim), seen, now)
+    return (claim if work == claim.work else dataclasses.replace(claim, work=work)), due
 
 
 def _late(claim: Claim, verdict: Recovery, situation: Situation) -> Recovery:

@@ -17,7 +17,7 @@ from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
 from .svg import series_colour
-from .text import WAYS, WORDS, cents, headline, missing_text, share, sums, traffic_text
+from .text import HOUR_WORDS, WAYS, WORDS, cents, headline, hour_rows, missing_text, share, sums, traffic_text
 
 _MOST_DAYS = 45
 _MOST_MACHINES = 500
@@ -38,6 +38,7 @@ def page(spending: Report, report: _Data, now: datetime) -> str:
         _budgets(money["budgets"], whole=money["whole"]),
         _charts(spending, money, now) if spending.parts else "<section><p>Nothing was spent in this time.</p></section>",
         *(_table(spending, way) for way in WAYS if spending.parts),
+        _hours(spending),
         _machines(spending),
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -197,6 +198,26 @@ def _table(report: Report, way: str) -> str:
     foot = f"<tr><td>all</td><td>{cents(report.total)}</td><td></td></tr>"
     inner = f"<table><thead>{head}</thead><tbody>{rows}</tbody><tfoot>{foot}</tfoot></table>"
     return f'<details{" open" if way == "use" else ""}><summary>By {escape(WAYS[way])}</summary><div class="wide">{inner}</div></details>'
+
+
+def _hours(report: Report) -> str:
+    """Machine hours by use (L-44)."""
+    rows = [
+        (HOUR_WORDS.get(use, use), str(one.hours.quantize(Decimal("0.01"))), cents(cost))
+        for (use, one), cost in zip(*hour_rows(report), strict=True)
+    ]
+    return _wide("Machine hours by use", ("used for", "hours", "$"), rows, ("all", "", cents(report.total)))
+
+
+def _wide(title: str, heads: t.Sequence[str], rows: t.Sequence[t.Sequence[str]], foot: t.Sequence[str]) -> str:
+    """A table that opens; nothing without rows."""
+    if not rows:
+        return ""
+    head = "".join(f'<th scope="col">{escape(word)}</th>' for word in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(word)}</td>" for word in row) + "</tr>" for row in rows)
+    last = "".join(f"<td>{escape(word)}</td>" for word in foot)
+    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot><tr>{last}</tr></tfoot></table>"
+    return f'<details><summary>{escape(title)}</summary><div class="wide">{inner}</div></details>'
 
 
 def _machines(report: Report) -> str:

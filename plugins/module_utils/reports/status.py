@@ -20,7 +20,7 @@ from ..observe.gather import gather
 from ..observe.gpu_utilization import asks_for_utilization, utilization_of
 from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
-from ..planner.cost.price_history import break_even_hours
+from ..planner.cost.price_history import break_even_rows
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
 from ..planner.offers import launch_backoff
 from ..planner.pauses import Pauses, paused_lines, paused_pools, paused_rows
@@ -410,7 +410,8 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
     """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least"."""
     context.task.read("time_zone", calendar.zone)
     zone = context.task.params.get("time_zone") or "UTC"
-    forecast = outlook(books(ledger or Ledger(), claims, now, CAPABILITIES), claims, now, zone)
+    lines = books(ledger or Ledger(), claims, now, CAPABILITIES)
+    forecast = outlook(lines, claims, now, zone)
     purses = open_purses(context.specs, context.settings.budget, ledger, claims, now, CAPABILITIES)
     return {
         "hour": print_money(forecast.hour),
@@ -423,7 +424,7 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
         "time_zone": zone,
         "whole": ledger is not None and not ledger.torn,
         "budgets": [budget_row(purse) for purse in purses.all],
-        "break_even": _break_even(context.task.read("purchase_price", parse_money), claims),
+        "break_even": break_even_rows(context.task.read("purchase_price", parse_money), claims, lines, now),
     }
 
 
@@ -444,7 +445,7 @@ def sentences(money: t.Mapping[str, t.Any]) -> list[str]:
     for entry in money["break_even"]:
         lines.append(
             f"  buying for ${entry['purchase_price']} instead of renting {entry['what']} "
-            f"at ${entry['price_hour']}/h pays after {entry['hours']} h"
+            f"at ${entry['price_hour']}/h pays after {entry['hours']} h" + _recorded(entry)
         )
     return lines
 
@@ -465,16 +466,9 @@ def budget_row(purse: Purse) -> dict[str, t.Any]:
     }
 
 
-def _break_even(purchase: Decimal | None, claims: t.Sequence[Claim]) -> list[dict[str, t.Any]]:
-    if purchase is None:
-        return []
-    kinds = sorted({(claim.cloud, claim.offer.gpu_count, claim.offer.model, claim.price) for claim in claims if claim.price > 0})
-    return [
-        {
-            "what": f"{cloud} {count} × {model or 'GPU'}",
-            "price_hour": print_money(hourly),
-            "purchase_price": print_money(purchase),
-            "hours": break_even_hours(purchase, hourly),
-        }
-        for cloud, count, model, hourly in kinds
-    ]
+def _recorded(entry: t.Mapping[str, t.Any]) -> str:
+    """In how many days that is at the recorded use."""
+    if entry["useful_hours_a_day"] is None:
+        return ""
+    use = f"{entry['useful_hours_a_day']} recorded useful hours a day"
+    return f" of use: never at {use}" if entry["days"] is None else f" of use: {entry['days']} days at {use}"

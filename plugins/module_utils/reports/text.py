@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from ..core.clock import to_text
 from ..core.events import render
 from ..planner.cost.cost import add_up
-from ..planner.cost.spend_report import Report
+from ..planner.cost.spend_report import Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..units.values import print_money
 from .status import sentences
@@ -30,6 +30,7 @@ WORDS = {
     "unused": "no work seen",
     "unknown": "unknown",
 }
+HOUR_WORDS = {"waiting": "waiting for work"}
 _MOST_NAMED = 5  # machines in a sentence
 _CSV = (
     "day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot", "used_for", "ended_for", "cost", "useful_gpu_seconds",
@@ -66,6 +67,10 @@ def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cl
         "useful_gpu_hours": str(report.gpu_hours.quantize(Decimal("0.0001"))),
         "unknown_gpu_hours": str(report.unknown_gpu_hours.quantize(Decimal("0.0001"))),
         "per_useful_gpu_hour": None if per_hour is None else print_money(per_hour),
+        "hours": [
+            {"use": use, "hours": str(_hours(one.hours)), "cost": str(cost)}
+            for (use, one), cost in zip(*hour_rows(report), strict=True)
+        ],
         **{f"by_{way}": {word: str(cost) for word, cost in sums(report, way).items()} for way in WAYS},
         "spending": dict(money),
     }
@@ -74,6 +79,12 @@ def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cl
 def sums(report: Report, way: str) -> t.Mapping[str, Decimal]:
     """The sums of one of WAYS."""
     return t.cast("t.Mapping[str, Decimal]", getattr(report, f"by_{way}"))
+
+
+def hour_rows(report: Report) -> tuple[list[tuple[str, t.Any]], list[Decimal]]:
+    """Machine hours by use, and their dollars to the cent: together those of the total."""
+    costs = to_cents({use: one.cost for use, one in report.by_hours.items()}, report.total)
+    return list(report.by_hours.items()), [costs[use] for use in report.by_hours]
 
 
 def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
@@ -86,6 +97,11 @@ def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -
         ]
         drawn = render(rows, {"word": heading, "cost": "$", "share": "%"}, right=("cost", "share"))
         lines += [*drawn, ""] if drawn else []
+    hours = [
+        {"word": HOUR_WORDS.get(use, use), "hours": str(one.hours.quantize(Decimal("0.01"))), "cost": cents(cost)}
+        for (use, one), cost in zip(*hour_rows(report), strict=True)
+    ]
+    lines += [*render(hours, {"word": "machine hours", "hours": "h", "cost": "$"}, right=("hours", "cost")), ""] if hours else []
     texts = [*headline(report, money, torn), *filter(None, [missing_text(report), traffic_text(report)])]
     return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import typing as t
 import xml.etree.ElementTree as ET
+from datetime import datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -95,6 +96,57 @@ def test_A07_hours_without_a_pod_are_not_useful(rig: Rig) -> None:
     assert 2 <= Decimal(found["useful_gpu_hours"]) / worked["gpu_count"] < Decimal("2.2") and found["unknown_gpu_hours"] == "0.0000"
     assert Decimal(found["by_use"]["unused"]) > Decimal(found["by_use"]["useful"])
     assert total(found["by_use"]) == exact(rig)
+
+
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+GPU_JOB: t.Any = [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+
+
+def finish(rig: Rig, name: str, namespace: str = "default") -> tuple[datetime, datetime]:
+    """The pod's only container ends now; when it ran."""
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    (container,) = rig.kube("GET", path)["status"]["containerStatuses"]
+    began, ended = container["state"]["running"]["startedAt"], rig.clock.now().strftime(TIME)
+    container["state"] = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": began, "finishedAt": ended}}
+    rig.kube("PATCH", f"{path}/status", {"status": {"phase": "Succeeded", "containerStatuses": [container]}})
+    return datetime.fromisoformat(began), datetime.fromisoformat(ended)
+
+
+def test_L44_hours_are_those_of_the_pods_and_a_run_that_is_killed_loses_none(rig: Rig) -> None:
+    """A pod runs and ends, and a run is killed before it writes that. Another one is deleted between two runs."""
+    rig.provision()
+    name = rig.machine().name
+    rig.pod(name, containers=GPU_JOB)
+    rig.advance(600)
+    rig.reap()
+    rig.advance(3000)
+    began, ended = finish(rig, "job")
+    with rig.killed_at(1, after=False):
+        rig.reap()
+    rig.reap()
+    work = rig.claim()["work"]
+    assert sum(span["useful"] for span in work["spans"]) == (ended - began).total_seconds() and work["running"] == []
+    rig.pod(name, "another", containers=GPU_JOB)
+    rig.advance(300)
+    rig.reap()
+    recorded = datetime.fromisoformat(rig.claim()["work"]["until"])
+    started = rig.kube("GET", "/api/v1/namespaces/default/pods/another")["status"]["containerStatuses"][0]["state"]["running"][
+        "startedAt"
+    ]
+    rig.advance(300)
+    rig.kube("DELETE", "/api/v1/namespaces/default/pods/another")
+    rig.reap()
+    again = datetime.fromisoformat(rig.claim()["work"]["until"])
+    rig.destroy(force=True)
+    found, (line,) = report(rig), rig.ledger()
+    seconds = {row["use"]: Decimal(row["hours"]) * 3600 for row in found["hours"]}
+    useful = (ended - began) + (recorded - datetime.fromisoformat(started))
+    assert abs(seconds["useful"] - Decimal(useful.total_seconds())) < 1
+    assert abs(seconds["unmeasured"] - Decimal((again - recorded).total_seconds())) < 1
+    assert (
+        abs(sum(seconds.values()) - line["seconds"]) < 2 and seconds["waiting"] > 0 and seconds["booting"] + seconds["joining"] > 0
+    )
+    assert sum(Decimal(row["cost"]) for row in found["hours"]) == Decimal(found["total"]).quantize(Decimal("0.01"))
 
 
 def test_A07_the_first_work_is_written_once(rig: Rig) -> None:

@@ -49,7 +49,7 @@ ENTRIES = {
     "modules.node_info": (46, "core kube model planner runs units"),
     "modules.lambda_instance": (79, "core model planner providers units"),
     "modules.fleet_info": (215, f"{READS} reports"),
-    "modules.fleet_plan": (266, ACTS),
+    "modules.fleet_plan": (267, ACTS),
 }
 
 

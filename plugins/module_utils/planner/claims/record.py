@@ -41,6 +41,7 @@ _ADDED: dict[type, frozenset[str]] = {
             "replaces",
             "accepted",
             "gpu_losses",
+            "work",
         }
     ),
     Limits: frozenset(

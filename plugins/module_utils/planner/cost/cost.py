@@ -16,8 +16,10 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput
-from ...model import Capability, Claim, GpuLoss, Instance, InstanceState, Lane, Ledger, LedgerLine, Node
+from ...model import Capability, Claim, GpuLoss, Instance, InstanceState, Lane, Ledger, LedgerLine, Node, WorkRecord
 from ...units.values import parse_time, print_time
+from ..claims.record import decode, encode
+from . import hours
 
 HOURS_PER_DAY = 24
 
@@ -72,7 +74,9 @@ def per_day(price_hour: Decimal) -> Decimal:
     return price_hour * HOURS_PER_DAY
 
 
-def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot: bool = True) -> dict[str, t.Any]:
+def ledger_line(
+    claim: Claim, *, end: datetime, granularity: int = 1, bills_boot: bool = True, lives: bool = False
+) -> dict[str, t.Any]:
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
@@ -80,11 +84,14 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills.
     ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known.
     ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same.
-    ``attempts``, ``phases`` and ``cause`` are for counters that survive runs: see LedgerLine."""
+    ``attempts``, ``phases`` and ``cause`` are for counters that survive runs: see LedgerLine. ``work`` is what pods used (L-44); ``lives``: the
+    machine has not ended, and pods that ran when it was last recorded still do."""
     started = claim.launch_started
     if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
     useful, idle = _use(claim, end)
+    life = hours.life_of(claim)
+    work = hours.service_work(claim, end) if claim.is_service else hours.closed(claim.work, life, end, lives=lives)
     return {
         "name": claim.name,
         "pool": claim.pool,
@@ -129,6 +136,9 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "attempts": [list(attempt) for attempt in attempts_of(claim)],
         "phases": [list(phase) for phase in phase_seconds(claim, end)],
         "cause": claim.deletion.cause if claim.deletion else "",
+        "draining_since": print_time(life.draining) if life.draining else None,
+        "slots": life.slots,
+        "work": encode(work),
     }
 
 
@@ -324,6 +334,9 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         attempts=tuple((str(cloud), str(result), str(error), int(n)) for cloud, result, error, n in record.get("attempts") or ()),
         phases=tuple((str(phase), int(seconds)) for phase, seconds in record.get("phases") or ()),
         cause=str(record.get("cause") or ""),
+        draining_since=_time(record.get("draining_since")),
+        slots=int(record.get("slots") or 0),
+        work=decode(WorkRecord, record["work"], "work") if record.get("work") else None,
     )
 
 
@@ -339,7 +352,9 @@ def live_line(claim: Claim, now: datetime, capability: Capability | None) -> Led
     end = now if claim.gone_since is None else min(claim.gone_since, now)
     granularity = capability.billing_granularity if capability else 1
     bills_boot = capability.bills_boot if capability else True
-    return read_line(ledger_line(claim, end=end, granularity=granularity, bills_boot=bills_boot), closed=False)
+    return read_line(
+        ledger_line(claim, end=end, granularity=granularity, bills_boot=bills_boot, lives=claim.gone_since is None), closed=False
+    )
 
 
 def books(

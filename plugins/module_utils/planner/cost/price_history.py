@@ -10,8 +10,9 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
-from ...model import Offer
-from ...units.values import parse_money
+from ...model import Claim, LedgerLine, Offer
+from ...units.values import parse_money, print_money
+from .hours import useful_hours_a_day
 
 FIELDS = ("cloud", "model", "gpu_count", "gpu_memory_mib", "disk_gib", "region", "cloud_region", "spot", "lane")
 """What makes two machines the same kind, in the order of ``Line.kind``."""
@@ -105,3 +106,31 @@ def break_even_hours(purchase: Decimal, rent_hour: Decimal, power_price_kwh: Dec
     if saved <= 0:
         return None
     return int((purchase / saved).to_integral_value(ROUND_CEILING))
+
+
+def break_even_rows(
+    purchase: Decimal | None, claims: t.Iterable[Claim], lines: t.Sequence[LedgerLine], now: datetime
+) -> list[dict[str, t.Any]]:
+    """JSON-safe, for each kind of machine that lives. ``days`` is the time in which it is used for so many hours, at the useful hours a day
+    that were recorded of its kind (L-44); None = never, or ``useful_hours_a_day`` None: they were recorded for less than two weeks."""
+    if purchase is None:
+        return []
+    rows = []
+    for cloud, count, model, hourly in sorted(
+        {(one.cloud, one.offer.gpu_count, one.offer.model, one.price) for one in claims if one.price > 0}
+    ):
+        hours = break_even_hours(purchase, hourly)
+        a_day = useful_hours_a_day(
+            [line for line in lines if (line.cloud, line.gpu_count, line.model) == (cloud, count, model)], now
+        )
+        rows.append(
+            {
+                "what": f"{cloud} {count} × {model or 'GPU'}",
+                "price_hour": print_money(hourly),
+                "purchase_price": print_money(purchase),
+                "hours": hours,
+                "useful_hours_a_day": None if a_day is None else str(a_day.quantize(Decimal("0.1"))),
+                "days": int((hours / a_day).to_integral_value(ROUND_CEILING)) if a_day and hours is not None else None,
+            }
+        )
+    return rows

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
 
 from ...model import LedgerLine
 from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, days_between, period_of
-from .cost import NOTHING, add_up, between, missing_gpus, use_of
+from .cost import NOTHING, add_up, between, billed, missing_gpus, use_of
+from .hours import HOURS, Piece, largest_remainder, pieces, portion
 from .traffic import Assumption, Total, of_lines
 
 #: what money was spent for, in the order in which people read it
@@ -100,11 +102,77 @@ class MissingGpus:
     shown: str
 
 
+# ---- hours by use (L-44): the paid time of every machine, and what it cost
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HourSum:
+    """Machine hours of one of HOURS, and their dollars."""
+
+    hours: Decimal
+    cost: Decimal
+
+
+def priced(line: LedgerLine, since: datetime | None, until: datetime) -> list[tuple[Piece, Decimal]]:
+    """The paid time of a machine in pieces, each with what it cost. They add up to what the machine cost in that time; a billing unit that is
+    billed whole is spread over it."""
+    start = line.start or line.end
+    first, last = max(start, since) if since else start, min(line.end, until)
+    if start >= line.end:  # it never lived; what it cost falls on its end
+        inside = (since is None or since < line.end) and line.end <= until
+        return [(Piece(line.end, line.end, "failed"), line.cost)] if inside and line.cost else []
+    if first >= last:
+        return []
+    found = pieces(line, first, last)
+    weights = [_weight(line, piece) for piece in found]
+    if not sum(weights):
+        weights = [piece.seconds for piece in found]
+    total, whole = between(line, first, last), sum(weights, Fraction(0))
+    costs = [portion(total, weight / whole) for weight in weights[:-1]]
+    return list(zip(found, [*costs, add_up((total, *(-cost for cost in costs)))], strict=True))
+
+
+def _weight(line: LedgerLine, piece: Piece) -> Fraction:
+    """What a piece would cost if seconds were billed."""
+    running = (line.running_since, line.interrupted_at)
+    start = line.start or line.end
+
+    def until(moment: datetime) -> Fraction:
+        return Fraction(billed(line.price_hour, line.disk_hour, (start, moment), running, bills_boot=line.bills_boot))
+
+    return max(Fraction(0), until(piece.end) - until(piece.start))
+
+
+def hour_sums(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime) -> dict[str, HourSum]:
+    """Hours and dollars by HOURS, those that are not 0."""
+    seconds: dict[str, Fraction] = dict.fromkeys(HOURS, Fraction(0))
+    dollars: dict[str, list[Decimal]] = {use: [] for use in HOURS}
+    for line in lines:
+        for piece, cost in priced(line, since, until):
+            if not piece.seconds:
+                dollars[piece.state].append(cost)
+            for use, lasted in piece.hours.items():
+                seconds[use] += lasted
+                dollars[use].append(portion(cost, lasted / piece.seconds))
+    return {
+        use: HourSum(portion(Decimal(1), seconds[use] / 3600), add_up(dollars[use]))
+        for use in HOURS
+        if seconds[use] or dollars[use]
+    }
+
+
+def to_cents(amounts: t.Mapping[str, Decimal], total: Decimal) -> dict[str, Decimal]:
+    """Amounts in whole cents that add up to ``total`` in whole cents."""
+    cents = int((total * 100).to_integral_value(ROUND_HALF_UP))
+    whole = largest_remainder({name: Fraction(amount) for name, amount in amounts.items()}, cents)
+    return {name: Decimal(amount) / 100 for name, amount in whole.items()}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order. None of them
     contains ``traffic``, which is an estimate. ``missing``: machines that lacked GPUs, the dearest first; their dollars are in all sums, and
-    their GPUs in no hour of use."""
+    their GPUs in no hour of use. ``by_hours``: machine hours by use, from the times that pods themselves say (L-44)."""
 
     since: datetime | None
     until: datetime
@@ -122,6 +190,7 @@ class Report:
     machines: int
     traffic: Total
     missing: tuple[MissingGpus, ...] = ()
+    by_hours: t.Mapping[str, HourSum] = dataclasses.field(default_factory=dict)
 
     @property
     def per_gpu_hour(self) -> Decimal | None:
@@ -150,6 +219,7 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
         machines=len({part.line.key for part in spent}),
         traffic=of_lines(lines, since, until, Assumption()),
         missing=_missing(spent),
+        by_hours=hour_sums(lines, since, until),
     )
 
 
