@@ -101,6 +101,7 @@ BUILT_IN: tuple[Resource, ...] = (
     Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, True),
     Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
     Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, short=("sc",)),
+    Resource("", "v1", "podtemplates", "PodTemplate", True, generation=True),
     Resource("", "v1", "persistentvolumes", "PersistentVolume", False, True, (), ("pv",)),
     Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, True, (), ("pvc",)),
     Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False),

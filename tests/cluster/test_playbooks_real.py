@@ -208,6 +208,11 @@ UNUSED: dict[str, tuple[Right, ...]] = {
     "no pool here has draDriver; tests/cluster/test_devices_real.py, tests/contract/act/test_devices.py": tuple(
         Right("list", kind, "resource.k8s.io") for kind in ("deviceclasses", "resourceclaims", "resourceslices")
     ),
+    "no pool here has provisioningClasses; tests/cluster/test_provisioning_requests_real.py": (
+        *_each("list", "provisioningrequests", "autoscaling.x-k8s.io"),
+        *_each("patch", "provisioningrequests/status", "autoscaling.x-k8s.io"),
+        *_each("list", "podtemplates"),
+    ),
     "no pod with persistent volumes waits; tests/contract/act/test_autoscale.py": (
         *_each("list", "persistentvolumeclaims"),
         *_each("list", "persistentvolumes"),

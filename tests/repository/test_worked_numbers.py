@@ -26,6 +26,7 @@ NUMBERED = (
     "38",
     "39",
     "40",
+    "42",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {

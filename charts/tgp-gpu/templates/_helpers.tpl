@@ -84,6 +84,11 @@
 {{- else }}{{ contains "\"draDriver\":" (toJson .Values.documents.inline) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.readsRequests" -}}
+{{- if kindIs "bool" .Values.rbac.provisioningRequests }}{{ .Values.rbac.provisioningRequests }}
+{{- else }}{{ contains "\"provisioningClasses\":" (toJson .Values.documents.inline) }}{{ end }}
+{{- end }}
+
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
@@ -94,6 +99,7 @@
 {{- if eq (include "tgp.tests" .) "true" }}{{ $features = append $features "acceptance" }}{{ end }}
 {{- if eq (include "tgp.readsUtilization" .) "true" }}{{ $features = append $features "utilization" }}{{ end }}
 {{- if eq (include "tgp.readsDevices" .) "true" }}{{ $features = append $features "devices" }}{{ end }}
+{{- if eq (include "tgp.readsRequests" .) "true" }}{{ $features = append $features "provisioning_requests" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}
 {{- end }}

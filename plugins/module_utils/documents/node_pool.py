@@ -296,6 +296,7 @@ def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
         "schedulers": tuple(spec.get("schedulers", ())),
         "scale_up_delay": reader.duration(spec.get("scaleUpDelay"), "spec.scaleUpDelay", 0),
         "dra_driver": spec.get("draDriver", ""),
+        "provisioning_classes": tuple(spec.get("provisioningClasses", ())),
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
     }

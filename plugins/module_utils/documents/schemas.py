@@ -15,6 +15,7 @@ import typing as t
 
 from ..model.devices import GPU_DRIVER
 from ..model.labels import API_VERSION
+from ..model.queues import PROVISIONING_CLASSES
 from ..model.reasons import Reason
 from ..planner.cost.budgets import ACTIONS
 from ..planner.disruption.utilization import SIGNALS
@@ -425,6 +426,9 @@ NODE_POOL = _document(
             "acceptance": _ACCEPTANCE,
             "pack": _said({"enum": list(PACKS)}, "which machine is taken for waiting pods"),
             "schedulers": _list(_TEXT, description="schedulers whose waiting pods count beside the default one's"),
+            "provisioningClasses": _list(
+                {"enum": list(PROVISIONING_CLASSES)}, description="classes of the ProvisioningRequests that its machines serve"
+            ),
             "scaleUpDelay": _said(_DURATION, "for so long a pod has to wait before a machine is rented for it"),
             "timeSlicing": _object(
                 {

@@ -22,6 +22,7 @@ SERVICES = "services"
 ACCEPTANCE = "acceptance"
 UTILIZATION = "utilization"
 DEVICES = "devices"
+PROVISIONING = "provisioning_requests"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -32,6 +33,7 @@ FEATURES = {
     ACCEPTANCE: "pools and requests whose new nodes have to pass an acceptance test",
     UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
     DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
+    PROVISIONING: "pools that serve ProvisioningRequests (provisioningClasses)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
 
@@ -193,10 +195,22 @@ _DEVICES = Need(
     DEVICES,
 )
 
+_AUTOSCALING = "autoscaling.x-k8s.io"
+_REQUESTED = Need(
+    "see which ProvisioningRequests ask for room, and for which pods",
+    (*_all("list", "provisioningrequests", _AUTOSCALING), *_all("list", "podtemplates")),
+    PROVISIONING,
+)
+_ANSWER = Need(
+    "write into their status what became of them",
+    _all("patch", "provisioningrequests/status", _AUTOSCALING),
+    PROVISIONING,
+)
+
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES)
+_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
@@ -216,10 +230,12 @@ _EVERYTHING = (
     _UTILIZATION,
     _REACH,
     _DEVICES,
+    _REQUESTED,
+    _ANSWER,
 )
 
 NEEDS: dict[str, tuple[Need, ...]] = {
-    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES),
+    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES, _REQUESTED),
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
@@ -231,7 +247,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
     "release": (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _LOCK, _DOCUMENTS, _STATUS, _HOLD),
     "adopt": (*_RUN, *_LOOK),
-    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH),
+    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH, _REQUESTED),
     "destroy": _TERMINATE,
     "provision": _EVERYTHING,
     "autoscale": _EVERYTHING,
@@ -262,6 +278,7 @@ def pool_features(pools: t.Iterable[Pool]) -> set[str]:
         found |= {ACCEPTANCE} if pool.acceptance is not None else set()
         found |= {UTILIZATION} if pool.idle_signal != "pods" else set()
         found |= {DEVICES} if pool.dra_driver else set()
+        found |= {PROVISIONING} if pool.provisioning_classes else set()
     return found
 
 

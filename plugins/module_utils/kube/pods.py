@@ -16,6 +16,7 @@ from ..model.cluster import DEFAULT_SCHEDULER
 from ..model.labels import (
     ACCEPTANCE_LABEL,
     ACCEPTANCE_TEST_ANNOTATION,
+    AUTOSCALING_PREFIX,
     CLUSTER_API_PREFIX,
     CLUSTER_AUTOSCALER_PREFIX,
     CLUSTER_LABEL,
@@ -39,6 +40,7 @@ _DOMAINS = (
     KARPENTER_PREFIX,
     CLUSTER_AUTOSCALER_PREFIX,
     CLUSTER_API_PREFIX,
+    AUTOSCALING_PREFIX,
     "scheduling.",
     "kueue.",
     "leaderworkerset.",

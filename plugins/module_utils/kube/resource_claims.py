@@ -44,7 +44,7 @@ def dynamic_resources(kube: Kube) -> DynamicResources:
     try:
         classes = _collect(kube, CLASSES, _class)
     except NotFound:
-        if _is_served(kube):
+        if is_served(kube, GROUP, VERSION):
             raise
         return DynamicResources(served=False)
     return DynamicResources(tuple(classes), tuple(_collect(kube, CLAIMS, _claim)), tuple(_collect(kube, SLICES, _slice)))
@@ -55,16 +55,16 @@ def device_slices(kube: Kube) -> DynamicResources:
     try:
         return DynamicResources(slices=tuple(_collect(kube, SLICES, _slice)))
     except NotFound:
-        if _is_served(kube):
+        if is_served(kube, GROUP, VERSION):
             raise
         return DynamicResources(served=False)
 
 
-def _is_served(kube: Kube) -> bool:
+def is_served(kube: Kube, group: str, version: str) -> bool:
     """What the API server itself says: a page "not found" of something in between proves nothing."""
     groups = kube.get("/apis").get("groups") or ()
-    versions = [version for group in groups if group.get("name") == GROUP for version in group.get("versions") or ()]
-    return any(version.get("version") == VERSION for version in versions)
+    versions = [one for each in groups if each.get("name") == group for one in each.get("versions") or ()]
+    return any(one.get("version") == version for one in versions)
 
 
 def _collect(kube: Kube, path: str, reduce: t.Callable[[Json], T]) -> list[T]:

@@ -195,7 +195,8 @@ class Pod:
     server writes it. ``waiting`` is the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it. ``claims``: its
     ResourceClaims;
     ``claims_problem``: why what they ask for cannot be judged, empty = it can, None = nobody looked. ``follows``: the uid of a pod that has to
-    run on the same node, and that asks for what both need. ``pod_group``: the PodGroup of its spec.
+    run on the same node, and that asks for what both need. ``pod_group``: the PodGroup of its spec. ``placeholder``: there is no such pod, it
+    stands for one that an object asks room for.
     """
 
     namespace: str
@@ -225,6 +226,7 @@ class Pod:
     follows: str = ""
     pod_group: str = ""
     ran_since: datetime | None = None
+    placeholder: bool = False
 
     @property
     def ended(self) -> bool:

@@ -151,3 +151,12 @@ LWS_LABEL = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 LWS_SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+
+# ---- ProvisioningRequests (L-42): their class that is ours, a key of their details (machines, separated by commas), and marks of their pods
+
+ATOMIC_CLASS = "tgp.io/atomic"
+MACHINES_DETAIL = "tgp.io/machines"
+
+AUTOSCALING_PREFIX = "autoscaling.x-k8s.io/"
+CONSUMES_REQUEST_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
+FORMER_CONSUMES_REQUEST_ANNOTATION = "cluster-autoscaler.kubernetes.io/consume-provisioning-request"

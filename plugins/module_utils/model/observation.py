@@ -15,6 +15,7 @@ from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .devices import DynamicResources
 from .mesh import Device, MeshKey
 from .offers import Extra, Instance, Offer
+from .queues import ProvisioningRequest
 from .spec import Ledger, Pause
 
 
@@ -101,3 +102,4 @@ class Observation:
     generations: tuple[str, ...] = ()  # of our record store, the current one first (planner/garbage_collection/ownership.py)
     offers_read: bool = True  # False = no cloud was asked for its offers
     pauses: tuple[Pause, ...] = ()  # of the record beside the claims
+    requests: tuple[ProvisioningRequest, ...] = ()  # that are not over and that a pool serves, where the mode asks for them

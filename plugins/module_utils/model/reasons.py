@@ -89,6 +89,20 @@ class EventReason(enum.StrEnum):
     COMPLETED = "Completed"
 
 
+class RequestReason(enum.StrEnum):
+    """Reasons of conditions of a ProvisioningRequest (L-42), which but for one are those of the cluster autoscaler."""
+
+    ACCEPTED = "Accepted"
+    FOUND = "CapacityIsFound"
+    NOT_FOUND = "CapacityIsNotFound"
+    PROVISIONED = "CapacityIsProvisioned"
+    FAILED_TO_CHECK = "FailedToCheckCapacity"
+    TIME_EXPIRED = "CapacityReservationTimeExpired"
+    CONSUMED = "CapacityBookingConsumed"
+    EXPIRED = "Expired"
+    MACHINE_LOST = "MachineLost"
+
+
 class ActionKind(enum.StrEnum):
     """What a step of a plan does, in the order in which a plan counts its steps."""
 

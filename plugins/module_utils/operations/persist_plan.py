@@ -19,11 +19,13 @@ from ..model import Action, Claim, Notice, Observation, Plan, StatusObject
 from ..model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION
 from ..model.reasons import ActionKind, Finding
 from ..observe.context import Context
+from ..observe.provisioning_requests import request_path
 from ..planner import finalizers, notices
 from ..planner.disruption.interruption import left_alone
 from ..planner.object_status import World, statuses
 from ..planner.object_status import change as status_change
 from ..planner.offers import launch_backoff
+from ..planner.provisioning import requested_capacity
 from ..providers.registry import CAPABILITIES
 
 
@@ -280,6 +282,7 @@ def write_objects(context: Context, seen: Observation, decided: Plan) -> list[st
         held = finalizers.changes(context.specs, world.claims, seen.damaged)
         objects = write_finalizers(context, held, problems)
         world = dataclasses.replace(world, specs=dataclasses.replace(context.specs, objects=objects))
+    problems += write_requests(context, decided)
     for one, status in statuses(world):
         patch = status_change(one.status, status, seen.now)
         if patch is None or one.kind in refused:
@@ -296,6 +299,27 @@ def write_objects(context: Context, seen: Observation, decided: Plan) -> list[st
             problems.append(f"The status of {one.kind} objects cannot be written: {error}")
         except ApiError as error:
             problems.append(f"The status of {one.place} cannot be written: {error}")
+    return problems
+
+
+def write_requests(context: Context, decided: Plan) -> list[str]:
+    """Writes the status of ProvisioningRequests (L-42), each at most once per run, and only what has changed. What could not be written, as
+    sentences."""
+    problems: list[str] = []
+    for wanted in decided.requests:
+        patch = requested_capacity.status_patch(wanted)
+        if patch is None:
+            continue
+        context.lock.renew_if_due()
+        try:
+            path = f"{request_path(wanted.request)}/status"
+            context.kube.patch(path, {"metadata": {"resourceVersion": wanted.request.version}, "status": patch})
+        except (NotFound, Conflict):
+            continue  # it is gone, or another client has changed it: the next run decides anew
+        except ApiError as error:
+            problems.append(f"The status of {wanted.request.title} cannot be written: {error}")
+            if isinstance(error, Forbidden):
+                break
     return problems
 
 

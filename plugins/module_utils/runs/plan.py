@@ -19,6 +19,7 @@ from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
 from ..observe.gather import gather, with_offers
+from ..observe.provisioning_requests import with_requests
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
 from ..operations.persist_plan import Recorded, record, without, write_objects
 from ..operations.plan_file import write_plan
@@ -182,7 +183,8 @@ class Sight:
     def __init__(self, context: Context) -> None:
         reaps = context.settings.mode in REAPING
         self._context = context
-        self._bare = gather(context, extras=reaps, tokens=reaps, utilization=reaps or context.settings.mode == "status")
+        seen = gather(context, extras=reaps, tokens=reaps, utilization=reaps or context.settings.mode == "status")
+        self._bare = with_requests(context, seen)
         self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run
         self.seen: Observation = self._bare
 

@@ -227,6 +227,7 @@ OTHER: dict[str, Json] = {
         "pack": "fewest",
         "schedulers": ["volcano"],
         "scaleUpDelay": "1m",
+        "provisioningClasses": ["check-capacity.autoscaling.x-k8s.io"],
         "timeSlicing.replicas": 4,
         "timeSlicing.renameByDefault": True,
         "unhealthyTimeout": "5m",

@@ -17,8 +17,8 @@ def read(spec: dict[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
 
 
 def test_nothing_said() -> None:
-    plain = {"pack": "price", "schedulers": (), "scale_up_delay": 0, "dra_driver": "", "slices": 1, "slices_renamed": False}
-    assert read({}) == (plain, [])
+    plain = {"pack": "price", "schedulers": (), "scale_up_delay": 0, "dra_driver": "", "provisioning_classes": ()}
+    assert read({}) == ({**plain, "slices": 1, "slices_renamed": False}, [])
 
 
 def test_what_is_said() -> None:
@@ -26,6 +26,7 @@ def test_what_is_said() -> None:
         "pack": "fewest",
         "schedulers": ["volcano"],
         "scaleUpDelay": "2m",
+        "provisioningClasses": ["tgp.io/atomic"],
         "timeSlicing": {"replicas": 4, "renameByDefault": True},
     }
     found, problems = read(spec)
@@ -35,6 +36,7 @@ def test_what_is_said() -> None:
         "schedulers": ("volcano",),
         "scale_up_delay": 120,
         "dra_driver": "",
+        "provisioning_classes": ("tgp.io/atomic",),
         "slices": 4,
         "slices_renamed": True,
     }

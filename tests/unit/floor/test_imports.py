@@ -45,11 +45,11 @@ ACTS = f"{READS} bootstrap operations preflight runs"
 ENTRIES = {
     "lookup.variables": (2, "core"),
     "inventory.nodes": (12, "core"),  # from its cache; it imports what fleet_info does when it reads
-    "modules.tailscale_key": (35, "core mesh model units"),
-    "modules.node_info": (46, "core kube model planner runs units"),
-    "modules.lambda_instance": (79, "core model planner providers units"),
-    "modules.fleet_info": (215, f"{READS} reports"),
-    "modules.fleet_plan": (267, ACTS),
+    "modules.tailscale_key": (37, "core mesh model units"),
+    "modules.node_info": (47, "core kube model planner runs units"),
+    "modules.lambda_instance": (80, "core model planner providers units"),
+    "modules.fleet_info": (219, f"{READS} reports"),
+    "modules.fleet_plan": (270, ACTS),
 }
 
 

@@ -19,7 +19,7 @@ from ..claims.record import BEFORE_READY
 from ..cost import budgets, paid_hours
 from ..garbage_collection import document_gone
 from ..plan_builder import Draft, stronger
-from ..provisioning import gpu_health, node_conditions, service
+from ..provisioning import gpu_health, node_conditions, requested_capacity, service
 from . import emptiness, voluntary
 from .drain_rules import Do
 
@@ -216,10 +216,13 @@ def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     added = latest(claim.initialized for claim in claims if claim.phase is Phase.READY)
     grew = added is not None and (draft.now - added).total_seconds() < SCALE_DOWN_DELAY_AFTER_ADD
     failed = voluntary.after_failure(draft, pool)
+    held = requested_capacity.holds(draft.situation)
 
     def against(claim: Claim) -> str:
         if claim.name in draft.counted_on:
             return f"pod {draft.counted_on[claim.name]} is to run there"
+        if claim.name in held:
+            return held[claim.name]
         if _shape(claim) in joining:
             return f"{joining[_shape(claim)]} of the same shape is still joining"
         if grew:

@@ -11,7 +11,9 @@ import typing as t
 
 from ...model import Pod
 from ...model.labels import (
+    CONSUMES_REQUEST_ANNOTATION,
     COSCHEDULING_LABEL,
+    FORMER_CONSUMES_REQUEST_ANNOTATION,
     JOBSET_LABEL,
     KUEUE_GROUP_LABEL,
     KUEUE_GROUP_SIZE_ANNOTATION,
@@ -35,6 +37,9 @@ class Gang:
 
 def gang_of(pod: Pod) -> str:
     """What people call the gang that the pod is of; empty without one."""
+    for key in (CONSUMES_REQUEST_ANNOTATION, FORMER_CONSUMES_REQUEST_ANNOTATION):
+        if name := pod.annotations.get(key):
+            return f"ProvisioningRequest {pod.namespace}/{name}"
     if pod.pod_group or (name := pod.labels.get(COSCHEDULING_LABEL)) or (name := pod.annotations.get(VOLCANO_GROUP_ANNOTATION)):
         return f"PodGroup {pod.namespace}/{pod.pod_group or name}"
     if name := pod.labels.get(KUEUE_GROUP_LABEL):

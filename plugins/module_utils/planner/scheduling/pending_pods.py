@@ -53,7 +53,7 @@ def demand(
             if _hangs(pod, now):
                 unsupported.append((pod, f"the scheduler does not look at it: {pod.claims_problem}"))
             continue
-        if why := _unjudged(pod):
+        if why := unjudged(pod):
             unsupported.append((pod, why))
             continue
         if pod.follows:
@@ -88,8 +88,10 @@ def waits(pod: Pod, settings: Settings) -> bool:
     return gpus(pod, settings.gpu_resources) > 0 or (pod.placement.claims and pod.claims_problem != "") or bool(pod.follows)
 
 
-def _unjudged(pod: Pod) -> str:
+def unjudged(pod: Pod) -> str:
     """Why nobody here can say which machine the pod needs; empty when it can be said."""
+    if pod.placement.claims and pod.placeholder:
+        return "it asks for devices by resource claims (DRA), which is not supported in requests for room"
     if pod.placement.claims and pod.claims_problem is None:
         return "it asks for devices by resource claims (DRA), and no pool has draDriver"
     if pod.placement.claims and pod.claims_problem:

@@ -17,7 +17,7 @@ from ..claims.record import BEFORE_READY, LIVE
 from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
-from ..provisioning import launch_planner, service
+from ..provisioning import launch_planner, requested_capacity, service
 from ..provisioning.registration import drift, not_initialized
 from ..provisioning.reservations import LaunchCapacity
 from . import capacity, topology, unschedulable_pods
@@ -37,14 +37,16 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         unschedulable_pods.keep(draft)
         return launch_planner.launch(draft, orphans, run_id)
     resources = situation.settings.gpu_resources
-    asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now, situation.extended)
+    requested = requested_capacity.requested(situation)
+    everyone = (*situation.seen.pods, *requested.asking)
+    asked = demand(everyone, situation.pools, situation.settings, draft.now, situation.extended)
     draft.warnings.extend(asked.warnings)
     bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
     _add(bars, unschedulable_pods.remembered(draft, asked.pods))
     draft.around = topology.around(situation.nodes or (), situation.seen.pods, asked.pods)
     _drop_unwanted(draft, asked, bars)
     launch_capacity = launch_planner.launch(draft, orphans, run_id)
-    whole = _whole_gangs(draft, asked, bars, launch_capacity, run_id)
+    whole = _whole_gangs(draft, asked, everyone, bars, launch_capacity, run_id)
     packed, there = _place(draft, whole.pods, bars)
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
@@ -70,8 +72,26 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         if pod.follows in led
     ]
     draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), reason=why) for pod, why in asked.unsupported)
+    draft.requests = requested_capacity.settle(draft, requested, _placed_pods(whole, packed, there, placed, reasons))
     draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools, resources)
     return launch_capacity
+
+
+def _placed_pods(
+    whole: _Whole,
+    packed: Packing,
+    there: t.Sequence[Place],
+    placed: t.Mapping[str, str],
+    reasons: t.Mapping[str, tuple[str, str]],
+) -> requested_capacity.PlacedPods:
+    """What was found for the placeholders of ProvisioningRequests."""
+    ready = [place for place in there if place.node is not None]
+    return requested_capacity.PlacedPods(
+        machine=placed,
+        why={uid: why for uid, (_pool, why) in reasons.items()},
+        ready={place.claim.name: place.claim.pool for place in ready},
+        free=requested_capacity.without([place.room for place in ready], whole.pods, packed.placed),
+    )
 
 
 def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
@@ -129,13 +149,18 @@ class _Whole:
 
 
 def _whole_gangs(
-    draft: Draft, asked: Demand, bars: unschedulable_pods.Bars, launch_capacity: LaunchCapacity, run_id: str
+    draft: Draft,
+    asked: Demand,
+    everyone: t.Sequence[Pod],
+    bars: unschedulable_pods.Bars,
+    launch_capacity: LaunchCapacity,
+    run_id: str,
 ) -> _Whole:
     """Which gangs get a place for all that they need (L-39), tried on what could be rented. While some would be split, the last of these in
     the order of packing is left out, and the others are tried anew."""
     resources = draft.situation.settings.gpu_resources
     queue = Queue(asked.pods, resources)
-    left = list(gangs(queue.pods, draft.situation.seen.pods or ()))
+    left = list(gangs(queue.pods, everyone))
     reasons = {pod.uid: ("", gang.why) for gang in left if gang.why for pod in gang.needed}
     left = [gang for gang in left if not gang.why]
     while True:
@@ -177,7 +202,7 @@ def _count_on(draft: Draft, pods: t.Iterable[Pod], packed: Packing, there: t.Ite
 def _place(draft: Draft, waiting: t.Sequence[Pod], bars: unschedulable_pods.Bars) -> tuple[Packing, list[Place]]:
     """Pods onto machines that there are or will be. A pod that still waits although a Ready machine should hold it is looked at twice,
     then it is barred from that pool."""
-    there = places(draft, unresumed=False)
+    there = _unbooked(draft, places(draft, unresumed=False))
     _add(bars, unschedulable_pods.too_small(draft, waiting, there))
     ready = {place.claim.name: place for place in there if place.node is not None}
     pods = {pod.uid: pod for pod in waiting}
@@ -187,11 +212,25 @@ def _place(draft: Draft, waiting: t.Sequence[Pod], bars: unschedulable_pods.Bars
         marked = {
             pod.uid: {place.claim.pool: why}
             for pod, place in on_ready
-            if not _needs_others(draft, pod, place) and (why := unschedulable_pods.mark(draft, pod, place.claim.pool))
+            if not pod.placeholder
+            and not _needs_others(draft, pod, place)
+            and (why := unschedulable_pods.mark(draft, pod, place.claim.pool))
         }
         if not marked:
             return packed, there
         _add(bars, marked)
+
+
+def _unbooked(draft: Draft, there: list[Place]) -> list[Place]:
+    """The places without the room on Ready machines that ProvisioningRequests have booked."""
+    booked = requested_capacity.requested(draft.situation).booked
+    if not booked:
+        return there
+    ready = [place for place in there if place.node is not None]
+    rooms = [place.room for place in ready]
+    placed = fit(booked, rooms, draft.situation.settings.gpu_resources).placed
+    left = dict(zip((place.claim.name for place in ready), requested_capacity.without(rooms, booked, placed), strict=True))
+    return [dataclasses.replace(place, room=left.get(place.claim.name, place.room)) for place in there]
 
 
 def _needs_others(draft: Draft, pod: Pod, place: Place) -> bool:

@@ -47,6 +47,11 @@ def mark(draft: Draft, pod: Pod, pool: str) -> str:
     return _text(pod, print_time(draft.now + timedelta(seconds=UNSATISFIABLE_FOR)))
 
 
+def unserved(draft: Draft, uid: str) -> bool:
+    """Whether two runs, at least a minute apart, have found no machine for all that a request asks for."""
+    return draft.twice(f"{_SEEN}||{uid}|")
+
+
 def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) -> Bars:
     """Pods that would fit a pool's machine by its offer, but not by what its Ready Node is or has left beside the pods of DaemonSets:
     another of them would not help. Nor would it where all of the pool's Nodes have a taint that its document, as it was when they were made

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads ProvisioningRequests and their pod templates."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape, NotFound
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import ATOMIC, ProvisioningRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.provisioning_requests import (
+    MOST_PODS,
+    REQUESTS,
+    TEMPLATES,
+    provisioning_requests,
+)
+
+Json = dict[str, t.Any]
+GPU = "nvidia.com/gpu"
+SPEC = {"containers": [{"name": "c", "resources": {"limits": {GPU: "2"}}}]}
+
+
+def request(*sets: tuple[str, int], name: str = "train", kind: str = ATOMIC, **status: t.Any) -> Json:
+    meta = {
+        "namespace": "default",
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-08-20T11:50:00Z",
+    }
+    pod_sets = [{"podTemplateRef": {"name": template}, "count": count} for template, count in sets]
+    return {"metadata": meta, "spec": {"podSets": pod_sets, "provisioningClassName": kind}, "status": status}
+
+
+def template(name: str = "t", spec: Json = SPEC) -> Json:
+    return {"metadata": {"namespace": "default", "name": name}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}
+
+
+def read(
+    requests: list[Json] | None, templates: t.Sequence[Json] = (), groups: t.Sequence[Json] = ()
+) -> tuple[tuple[ProvisioningRequest, ...], list[str]]:
+    """What is found, and the paths that were asked. ``requests`` None = the kind is not served."""
+    asked: list[str] = []
+
+    def answer(call: httpx.Request) -> httpx.Response:
+        asked.append(call.url.path)
+        if call.url.path == "/apis":
+            return httpx.Response(200, json={"groups": list(groups)})
+        items = {REQUESTS: requests, TEMPLATES: list(templates)}[call.url.path]
+        if items is None:
+            return httpx.Response(404, text="404 page not found")
+        return httpx.Response(200, text=json.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}))
+
+    kube = Kube(Api("kubernetes", "http://kube.test", transport=httpx.MockTransport(answer)))
+    return provisioning_requests(kube, {ATOMIC}, GPU_RESOURCES), asked
+
+
+def test_a_request_has_a_placeholder_for_each_pod_of_each_set() -> None:
+    cpu = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    (found,), asked = read([request(("t", 2), ("u", 1))], [template(), template("u", cpu)])
+    assert [(pod.name, pod.requests, pod.labels) for pod in found.pods] == [
+        ("train[0]", {GPU: 2}, {"a": "b"}), ("train[1]", {GPU: 2}, {"a": "b"}), ("train[2]", {"cpu": 1000}, {"a": "b"})
+    ]  # fmt: skip
+    assert len({pod.uid for pod in found.pods}) == 3 and all(
+        pod.placeholder and pod.waiting == "Unschedulable" for pod in found.pods
+    )
+    assert asked == [REQUESTS, TEMPLATES]
+
+
+def test_requests_that_are_over_or_of_another_class_are_left_out_and_templates_are_not_read_for_them() -> None:
+    over = [
+        request(("t", 1), name=kind.lower(), conditions=[{"type": kind, "status": "True"}])
+        for kind in ("Failed", "BookingExpired", "CapacityRevoked")
+    ]
+    assert read([*over, request(("t", 1), kind="queued-provisioning.gke.io")]) == ((), [REQUESTS])
+    waits = request(("t", 1), conditions=[{"type": "Failed", "status": "False"}])
+    assert len(read([waits], [template()])[0]) == 1
+
+
+def test_what_it_asks_for_has_to_be_known() -> None:
+    (missing,), _asked = read([request(("t", 1))])
+    assert missing.problem == "there is no PodTemplate t in namespace default" and missing.pods == ()
+    for count, served in ((MOST_PODS, True), (MOST_PODS + 1, False)):
+        (found,), _asked = read([request(("t", count))], [template()])
+        assert (len(found.pods) == count, found.problem == "") == (served, served)
+
+
+def test_a_cluster_without_the_kind_has_none_and_a_page_in_between_proves_nothing() -> None:
+    assert read(None) == ((), [REQUESTS, "/apis"])
+    with pytest.raises(NotFound):
+        read(None, groups=[{"name": "autoscaling.x-k8s.io", "versions": [{"version": "v1"}]}])
+
+
+def test_an_odd_object_is_named() -> None:
+    with pytest.raises(BadShape, match="train"):
+        read([{"metadata": {"name": "train"}, "spec": {}}])
