@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 from datetime import timedelta
 
-from ...model import Expression, NodeTerm, Phase, Pod
+from ...model import Expression, NodeTerm, Phase, Pod, Pool
 from ...model.labels import CONSUMES_REQUEST_ANNOTATION, FORMER_CONSUMES_REQUEST_ANNOTATION, MACHINES_DETAIL, NODEPOOL_LABEL
 from ...model.names import label_value
 from ...model.queues import CHECK_CAPACITY, ProvisioningRequest, RequestStatus, StatusCondition
@@ -23,12 +23,12 @@ from ...units.values import print_time
 from ..cluster_state import Situation
 from ..plan_builder import Draft
 from ..scheduling import unschedulable_pods
-from ..scheduling.binpacking import Bin, Room, fit
+from ..scheduling.binpacking import Bin, Room, fit, gpus
 from ..scheduling.pending_pods import unjudged, waits
 
 BOOKED_FOR: t.Final = 600  # seconds for which the room of a provisioned request is held
 SERVED_WITHIN: t.Final = 604800  # seconds after which a request that was not served has failed
-_FIRST, _LAST = 2**31, -(2**31)
+_FIRST, LAST = 2**31, -(2**31)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def requested(situation: Situation) -> Requested:
             continue
         rest = missing(request, situation)
         if request.has("Provisioned"):
-            booked += _with_priority(rest, _FIRST) if _in_time(request, situation) else ()
+            booked += with_priority(rest, _FIRST) if _in_time(request, situation) else ()
         elif _too_old(request, situation):
             continue
         elif request.provisioning_class == CHECK_CAPACITY:
@@ -65,15 +65,19 @@ def _by_age(situation: Situation) -> list[ProvisioningRequest]:
     return sorted(situation.seen.requests, key=lambda one: (one.created, one.namespace, one.name))
 
 
-def _with_priority(pods: t.Iterable[Pod], priority: int) -> list[Pod]:
+def with_priority(pods: t.Iterable[Pod], priority: int) -> list[Pod]:
     return [dataclasses.replace(pod, placement=dataclasses.replace(pod.placement, priority=priority)) for pod in pods]
 
 
-def consumers(request: ProvisioningRequest, pods: t.Iterable[Pod]) -> list[Pod]:
-    """Pods that were made to use its room. One that has ended has used it."""
+def consumers(request: ProvisioningRequest, situation: Situation) -> list[Pod]:
+    """Pods with GPUs that were made to use its room. One that has ended has used it."""
     keys = (CONSUMES_REQUEST_ANNOTATION, FORMER_CONSUMES_REQUEST_ANNOTATION)
     return [
-        pod for pod in pods if pod.namespace == request.namespace and any(pod.annotations.get(key) == request.name for key in keys)
+        pod
+        for pod in situation.seen.pods or ()
+        if pod.namespace == request.namespace
+        and any(pod.annotations.get(key) == request.name for key in keys)
+        and gpus(pod, situation.settings.gpu_resources)
     ]
 
 
@@ -89,16 +93,16 @@ def missing(request: ProvisioningRequest, situation: Situation) -> tuple[Pod, ..
     """Its placeholders that ask for GPUs, on nodes of pools that serve its class, without one for each pod that consumes it: such a pod takes
     the place of one that asks for as much, if there is any."""
     left = [pod for pod in request.pods if waits(pod, situation.settings)]
-    for pod in consumers(request, situation.seen.pods or ()):
+    for pod in consumers(request, situation):
         if left:
             left.remove(next((one for one in left if one.requests == pod.requests), left[0]))
     serving = (pool for pool in situation.pools if request.provisioning_class in pool.provisioning_classes)
-    return _in_pools(left, tuple(sorted({label_value(pool.name) for pool in serving})))
+    return in_pools(left, serving)
 
 
-def _in_pools(pods: t.Iterable[Pod], names: tuple[str, ...]) -> tuple[Pod, ...]:
+def in_pools(pods: t.Iterable[Pod], pools: t.Iterable[Pool]) -> tuple[Pod, ...]:
     """The pods, each bound to nodes of these pools beside what it says itself."""
-    wanted = Expression(NODEPOOL_LABEL, "In", names)
+    wanted = Expression(NODEPOOL_LABEL, "In", tuple(sorted({label_value(pool.name) for pool in pools})))
     return tuple(
         dataclasses.replace(pod, placement=dataclasses.replace(pod.placement, terms=tuple(
             NodeTerm((*term.labels, wanted), term.fields) for term in pod.placement.terms or (NodeTerm(),)
@@ -179,7 +183,7 @@ def settle(draft: Draft, asked: Requested, outcome: PlacedPods) -> tuple[Request
             found.append(_failed(draft, request, RequestReason.FAILED_TO_CHECK, f"{why}."))
             continue
         if any(one is request for one, _pods in asked.looking):
-            pods = _with_priority(rest, _LAST)
+            pods = with_priority(rest, LAST)
             packed = fit(pods, free, situation.settings.gpu_resources)
             if packed.left:
                 room = f"Room for {len(packed.placed)} of {len(rest)} pods is free, and this class rents nothing."
@@ -209,7 +213,7 @@ def _of_asking(draft: Draft, request: ProvisioningRequest, rest: t.Sequence[Pod]
 
 def _of_booked(draft: Draft, request: ProvisioningRequest, rest: t.Sequence[Pod]) -> tuple[StatusCondition, ...]:
     """What ends the booking of a request; nothing while it lasts."""
-    using = consumers(request, draft.situation.seen.pods or ())
+    using = consumers(request, draft.situation)
     if not rest and all(pod.node or pod.ended for pod in using):
         text = "All its pods are there and have a node."
         return (_condition(draft, request, "BookingExpired", "True", RequestReason.CONSUMED, text),)
@@ -224,7 +228,7 @@ def _of_booked(draft: Draft, request: ProvisioningRequest, rest: t.Sequence[Pod]
 
 
 def _stays(draft: Draft, name: str) -> bool:
-    """Whether a machine is there, and nothing ends it. A Node that is not Ready for a moment does not count: nobody can take the condition back."""
+    """Whether a machine is there, and nothing ends it. A Node may be not Ready for a moment: nobody can take the condition back."""
     settled = draft.settled.get(name)
     going = draft.decisions.get(name)
     if settled is None or (going is not None and going.kind == ActionKind.DESTROY):
@@ -275,14 +279,18 @@ def status_patch(wanted: RequestStatus) -> dict[str, t.Any] | None:
     conditions += new.values()
     if tuple(conditions) == request.conditions and wanted.details == request.details:
         return None
-    return {"conditions": [_json(one, request) for one in conditions], "provisioningClassDetails": dict(wanted.details)}
+    return {
+        "conditions": [condition_json(one, request.generation) for one in conditions],
+        "provisioningClassDetails": dict(wanted.details),
+    }
 
 
-def _json(one: StatusCondition, request: ProvisioningRequest) -> dict[str, t.Any]:
+def condition_json(one: StatusCondition, generation: int) -> dict[str, t.Any]:
+    """A condition as the API has it."""
     return {
         "type": one.type,
         "status": one.status,
-        "observedGeneration": request.generation,
+        "observedGeneration": generation,
         "lastTransitionTime": None if one.since is None else print_time(one.since),
         "reason": one.reason,
         "message": one.message,
