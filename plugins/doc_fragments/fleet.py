@@ -189,6 +189,29 @@ options:
         type: str
         choices: [stop_launch, drain_idle, drain_all]
         default: stop_launch
+  team_label:
+    description:
+      - The label that says for which team a pod, a namespace, a pool or a request is (docs/how_to/teams.md). The first of these that has it
+        counts, in this order; namespaces only with O(namespace_teams).
+      - Taken from E(TGP_TEAM_LABEL) when not given.
+    type: str
+    default: tgp.io/team
+    version_added: 0.3.0
+  requester_label:
+    description:
+      - The label that says who asked for it, found in the same way.
+      - Taken from E(TGP_REQUESTER_LABEL) when not given.
+    type: str
+    default: tgp.io/requester
+    version_added: 0.3.0
+  namespace_teams:
+    description:
+      - Whether labels of namespaces count, too. It needs the right to list namespaces, and one call more in runs that look at pods. Without
+        that right the team of pods that have no label of their own is unknown, and each run says so.
+      - Taken from E(TGP_NAMESPACE_TEAMS) when not given.
+    type: bool
+    default: false
+    version_added: 0.3.0
   events_file:
     description:
       - The event log, one JSON line for each decision, call and outcome (docs/reference/events.md). V(none) means no log.

@@ -100,6 +100,7 @@
 {{- if eq (include "tgp.readsUtilization" .) "true" }}{{ $features = append $features "utilization" }}{{ end }}
 {{- if eq (include "tgp.readsDevices" .) "true" }}{{ $features = append $features "devices" }}{{ end }}
 {{- if eq (include "tgp.readsRequests" .) "true" }}{{ $features = append $features "provisioning_requests" }}{{ end }}
+{{- if .Values.options.namespace_teams }}{{ $features = append $features "namespaces" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}
 {{- end }}

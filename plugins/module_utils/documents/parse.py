@@ -198,7 +198,12 @@ class _Reading:
                     self.classes[own_class.name] = own_class
             if pool.key in self.pools:
                 self._two(document, kind, pool.key)
-            self.pools[pool.key] = dataclasses.replace(pool, source=document.source, source_uid=document.uid)
+            self.pools[pool.key] = dataclasses.replace(
+                pool,
+                source=document.source,
+                source_uid=document.uid,
+                document_labels=dict(document.mapping["metadata"].get("labels", {})),
+            )
             if len(self.problems) > before:
                 self._note(kind, pool.key, self.problems[before].sentence)
 

@@ -23,6 +23,7 @@ ACCEPTANCE = "acceptance"
 UTILIZATION = "utilization"
 DEVICES = "devices"
 PROVISIONING = "provisioning_requests"
+NAMESPACES = "namespaces"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -34,6 +35,7 @@ FEATURES = {
     UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
     DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
     PROVISIONING: "pools that serve ProvisioningRequests (provisioningClasses)",
+    NAMESPACES: "labels of namespaces that say for which team their pods run (namespace_teams)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
 
@@ -206,11 +208,12 @@ _ANSWER = Need(
     _all("patch", "provisioningrequests/status", _AUTOSCALING),
     PROVISIONING,
 )
+_NAMESPACES = Need("read for which team the pods of a namespace run", _all("list", "namespaces"), NAMESPACES, asked=False)
 
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED)
+_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _NAMESPACES)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,

@@ -61,6 +61,12 @@ def pods(
     return kube.collect(PATH, reduce, {"fieldSelector": f"spec.nodeName={node}"} if node else None)[0]
 
 
+def namespace_labels(kube: Kube) -> dict[str, t.Mapping[str, str]]:
+    """The labels of all namespaces, by name."""
+    found = kube.collect("/api/v1/namespaces", lambda raw: (raw["metadata"]["name"], raw["metadata"].get("labels") or _NOTHING))[0]
+    return dict(found)
+
+
 def pod_path(namespace: str, name: str) -> str:
     """The API path of a pod."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"

@@ -10,7 +10,7 @@ import enum
 from datetime import datetime
 from decimal import Decimal
 
-from .cluster import WorkRecord
+from .cluster import PodOwner, WorkRecord
 from .offers import Lane, Offer
 from .spec import IDLE_BELOW, IDLE_WINDOW, AcceptanceTest, Calendar, DisruptionBudget, GpuLoss, SecretRef, UnhealthyCondition
 
@@ -118,7 +118,8 @@ class Claim:
     ``replaces`` is the name of the machine in whose place this one comes; it means nothing once that machine is gone.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     ``gpu_losses``: when its node lacked GPUs, in their order (L-20a).
-    ``work`` is what GPU pods used of it (L-44), None = no run has recorded any.
+    ``work`` is what GPU pods used of it (L-44), None = no run has recorded any; ``owner`` for whom it was launched (L-45), None = a
+    claim of an older version, or one made for a running machine.
     """
 
     name: str
@@ -170,6 +171,7 @@ class Claim:
     replaces: str = ""
     gpu_losses: tuple[GpuLoss, ...] = ()
     work: WorkRecord | None = None
+    owner: PodOwner | None = None
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()

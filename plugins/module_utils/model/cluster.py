@@ -239,9 +239,11 @@ class Pod:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class PodOwner:
-    """For whom a pod runs."""
+    """For whom a pod runs. ``team`` and ``requester`` empty = unknown."""
 
     namespace: str
+    team: str = ""
+    requester: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

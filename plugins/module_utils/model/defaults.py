@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 from decimal import Decimal
 
+from .labels import REQUESTER_LABEL, TEAM_LABEL
 from .resources import GPU_RESOURCES
 from .spec import SpendingBudget
 
@@ -43,7 +44,8 @@ class Settings:
     ``gpu_resources`` are counted as GPUs of a pod; pods of ``ignore_namespaces`` that ask for none are no work.
     ``orphan_policy``: destroy, or report alone. ``report_foreign``: also tell of machines whose names are not like ours.
     ``max_remove_per_run`` bounds, per pool and reason, removals that can wait; None = no bound for
-    idle nodes, one for other reasons.
+    idle nodes, one for other reasons. ``team_label`` and ``requester_label`` say for whom pods and machines are, ``namespace_teams``: also on
+    namespaces.
     """
 
     mode: str = "provision"
@@ -62,3 +64,7 @@ class Settings:
     allow_mass_delete: bool = False
     orphan_policy: str = "destroy"
     report_foreign: bool = False
+    # L-45
+    team_label: str = TEAM_LABEL
+    requester_label: str = REQUESTER_LABEL
+    namespace_teams: bool = False

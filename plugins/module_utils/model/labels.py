@@ -28,6 +28,11 @@ SPOT_LABEL = "tgp.io/spot"
 RELIABILITY_LABEL = "tgp.io/reliability"
 POWER_LIMIT_LABEL = "tgp.io/power-limit"
 
+# ---- For whom pods and machines are (L-45); the keys are options
+
+TEAM_LABEL = "tgp.io/team"
+REQUESTER_LABEL = "tgp.io/requester"
+
 # ---- The device plugin that we install
 
 PLUGIN_CONFIG_LABEL = "tgp.io/device-plugin-config"

@@ -14,6 +14,7 @@ from .claims import Claim, DamagedClaim
 from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .devices import DynamicResources
 from .mesh import Device, MeshKey
+from .names import Labels
 from .offers import Extra, Instance, Offer
 from .queues import ProvisioningRequest
 from .spec import Ledger, Pause
@@ -103,3 +104,4 @@ class Observation:
     offers_read: bool = True  # False = no cloud was asked for its offers
     pauses: tuple[Pause, ...] = ()  # of the record beside the claims
     requests: tuple[ProvisioningRequest, ...] = ()  # that are not over and that a pool serves, where the mode asks for them
+    namespaces: t.Mapping[str, Labels] | None = None  # their labels; None = not read

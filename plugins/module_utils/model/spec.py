@@ -300,6 +300,7 @@ class Pool:
     orphaned_policy: str = "Drain"
     source: str = ""
     source_uid: str = ""
+    document_labels: Labels = dataclasses.field(default_factory=dict)
 
     @property
     def key(self) -> str:

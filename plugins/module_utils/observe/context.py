@@ -14,7 +14,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ..core.clock import Clock, others_ahead
-from ..core.errors import InvalidInput
+from ..core.errors import ApiError, InvalidInput
 from ..core.events import Events, Progress, new_run_id
 from ..core.files import events_path
 from ..core.notifications import Sender
@@ -23,13 +23,15 @@ from ..documents.node_class import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
 from ..kube.client import Kube, cluster_id, read_secret
-from ..kube.needed_rights import OBJECTS, TOKENS, WHOLE, pool_features, record_features, rights_of
+from ..kube.needed_rights import NAMESPACES, OBJECTS, TOKENS, WHOLE, pool_features, record_features, rights_of
 from ..kube.nodes import nodes
+from ..kube.pods import namespace_labels
 from ..kube.rbac import Right
 from ..kube.resource_claims import device_slices
 from ..metrics.publish import Recorder, attend
 from ..model import Node, NodeClass, Pool, Specs, SpendingBudget
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
+from ..model.labels import REQUESTER_LABEL, TEAM_LABEL
 from ..model.resources import GPU_RESOURCES
 from ..model.spec import DRAIN_TIMEOUT
 from ..planner import clock_skew
@@ -37,6 +39,7 @@ from ..planner.scheduling.devices import with_devices
 from ..providers.registry import CAPABILITIES
 from ..store.open_store import open_store
 from ..store.records import ClaimStore
+from ..talos.validation.rules import key_problem
 from ..units.values import parse_money
 from .audit import KubeTeller, told_store
 from .clients import Clients, Once, notify_token
@@ -153,7 +156,7 @@ def open_context(
     kube = connect_cluster(task)
     kube.needs = _needed(task)
     specs = load(task, kube, strict=strict)
-    if used := pool_features(specs.described):
+    if used := pool_features(specs.described) | ({NAMESPACES} if task.params.get("namespace_teams") else set()):
         kube.needs = _needed(task, *sorted(used))
     if documents_required and not specs.pools:
         _refuse_without_pools(task, specs, settings)
@@ -235,6 +238,9 @@ def settings_of(task: Task) -> Settings:
         report_foreign=bool(params.get("report_foreign")),
         gpu_resources=tuple(dict.fromkeys((*GPU_RESOURCES, *resources))),
         ignore_namespaces=tuple(dict.fromkeys((*SYSTEM_NAMESPACES, *namespaces))),
+        team_label=_label(params, "team_label", TEAM_LABEL),
+        requester_label=_label(params, "requester_label", REQUESTER_LABEL),
+        namespace_teams=bool(params.get("namespace_teams")),
         max_nodes_total=params.get("max_nodes_total"),
         max_hourly_total=hourly,
         budget=_budget(params.get("budget")),
@@ -248,6 +254,14 @@ def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], ki
         if not form.fullmatch(name):
             raise InvalidInput(f"{option}: {name!r} is not the name of {kind}.", remedy=remedy)
     return names
+
+
+def _label(params: t.Mapping[str, t.Any], option: str, usual: str) -> str:
+    """A key of labels."""
+    key = str(params.get(option) or usual)
+    if problem := key_problem(key):
+        raise InvalidInput(f"{option}: {problem}", remedy=f"Write a key like {usual}.")
+    return key
 
 
 def _budget(spec: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
@@ -274,3 +288,17 @@ def nodes_with_devices(context: Context) -> list[Node]:
     """The Nodes as they are now, with the GPUs of DRA drivers."""
     found = nodes(context.kube)
     return list(with_devices(found, (), device_slices(context.kube)).nodes) if uses_dra(context) else found
+
+
+# ---- for which team pods run (L-45)
+
+
+def labels_of_namespaces(context: Context) -> dict[str, t.Mapping[str, str]] | None:
+    """The labels of namespaces, None when they could not be read."""
+    try:
+        return namespace_labels(context.kube)
+    except ApiError as error:
+        context.warn(
+            f"The namespaces could not be read, so the team of pods without a label of their own is unknown (L-45): {error}"
+        )
+        return None

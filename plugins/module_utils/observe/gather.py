@@ -31,7 +31,6 @@ from ..model import (
     IdleProbe,
     Ledger,
     MadeToken,
-    MeshKey,
     Node,
     Observation,
     Pause,
@@ -58,7 +57,7 @@ from ..providers.registry import CAPABILITIES
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import DEFAULT_TALOS
 from .clients import unused
-from .context import Context, uses_dra
+from .context import Context, labels_of_namespaces, uses_dra
 from .gpu_utilization import utilization_of_nodes
 from .probe import Prober
 from .volumes import with_reach
@@ -92,7 +91,7 @@ def gather(
         mesh_problems: list[str] = []
         state_problems: dict[str, str] = {}
         devices_read = pool.submit(_devices, context, mesh_problems)
-        keys_read = pool.submit(_keys, context, mesh_problems)
+        keys_read = pool.submit(_mesh_read, context, "keys", lambda mesh: mesh.keys(), mesh_problems)
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
         plugins_read = pool.submit(device_plugins, context.kube) if context.settings.mode in LAUNCHING else None
@@ -100,6 +99,7 @@ def gather(
         tokens_read = pool.submit(_tokens, context) if tokens else None
         dynamic_read = pool.submit(dynamic_resources, context.kube) if uses_dra(context) else None
         pauses_read = pool.submit(context.records.pauses)
+        spaces_read = pool.submit(labels_of_namespaces, context) if pods and context.settings.namespace_teams else None
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
         all_pods = _all_pods(pods_read.result, optional=utilization and context.settings.mode not in REAPING) if pods_read else None
@@ -150,6 +150,7 @@ def gather(
         clock_source=source,
         offers_read=False,
         pauses=paused,
+        namespaces=spaces_read.result() if spaces_read is not None else None,
     )
 
 
@@ -281,10 +282,6 @@ def _cached_offers(context: Context) -> CachedOffers:
 
 def _devices(context: Context, problems: list[str]) -> tuple[Device, ...] | None:
     return _mesh_read(context, "devices", lambda mesh: mesh.devices(), problems)
-
-
-def _keys(context: Context, problems: list[str]) -> tuple[MeshKey, ...] | None:
-    return _mesh_read(context, "keys", lambda mesh: mesh.keys(), problems)
 
 
 def _tokens(context: Context) -> tuple[MadeToken, ...] | None:

@@ -11,6 +11,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ..kube.auth.credentials import CLUSTER_SPEC
 from ..mesh.connect import MESH_SPEC
+from ..model.labels import REQUESTER_LABEL, TEAM_LABEL
 from ..planner.cost.budgets import ACTIONS
 from ..providers.registry import CLOUDS_SPEC
 from ..store.open_store import CLAIMS_SPEC
@@ -58,6 +59,9 @@ RUN_SPEC: dict[str, t.Any] = dict(
     max_nodes_total=dict(type="int"),
     max_hourly_total=dict(type="str"),
     budget=dict(type="dict", fallback=(env_fallback, ["TGP_BUDGET"]), options=BUDGET_SPEC),
+    team_label=dict(type="str", default=TEAM_LABEL, fallback=(env_fallback, ["TGP_TEAM_LABEL"])),
+    requester_label=dict(type="str", default=REQUESTER_LABEL, fallback=(env_fallback, ["TGP_REQUESTER_LABEL"])),
+    namespace_teams=dict(type="bool", default=False, fallback=(env_fallback, ["TGP_NAMESPACE_TEAMS"])),
     events_file=dict(type="str"),
     notify_url=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_URL"])),
     notify_token=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_TOKEN"])),

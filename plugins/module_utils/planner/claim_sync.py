@@ -9,10 +9,11 @@ import dataclasses
 import typing as t
 from datetime import datetime, timezone
 
-from ..model import Claim, InstanceState, Node, Phase, Pod
+from ..model import Claim, InstanceState, Node, Phase, Pod, PodOwner
 from .claims.record import LIVE, ORDER, advance
 from .cluster_state import Recovery, Situation, recovery
 from .cost import cost, hours
+from .cost.teams import pod_owner
 from .disruption import emptiness
 from .provisioning.registration import accepted, is_stale, not_initialized
 
@@ -65,7 +66,11 @@ def _with_work(claim: Claim, node: Node | None, situation: Situation) -> tuple[C
         return claim, False
     silent = None if node.ready else node.ready_since
     now = min(moment for moment in (situation.now, silent, claim.interrupted_at, claim.gone_since) if moment is not None)
-    seen = hours.pod_times([pod for pod in pods if pod.node == node.name], situation.settings, situation.now)
+
+    def owner(pod: Pod) -> PodOwner:
+        return pod_owner(pod, situation.seen.namespaces, claim.owner, situation.settings)
+
+    seen = hours.pod_times([pod for pod in pods if pod.node == node.name], situation.settings, situation.now, owner)
     work, due = hours.look(claim.work, hours.life_of(claim), seen, now)
     return (claim if work == claim.work else dataclasses.replace(claim, work=work)), due
 

@@ -17,7 +17,7 @@ from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
 from .svg import series_colour
-from .text import HOUR_WORDS, WAYS, WORDS, cents, headline, hour_rows, missing_text, share, sums, traffic_text
+from .text import HOUR_WORDS, WAYS, WORDS, cents, headline, hour_rows, missing_text, share, split_views, sums, traffic_text
 
 _MOST_DAYS = 45
 _MOST_MACHINES = 500
@@ -39,6 +39,15 @@ def page(spending: Report, report: _Data, now: datetime) -> str:
         _charts(spending, money, now) if spending.parts else "<section><p>Nothing was spent in this time.</p></section>",
         *(_table(spending, way) for way in WAYS if spending.parts),
         _hours(spending),
+        *(
+            _wide(
+                f"By {heading}",
+                (heading, "GPU hours", "$"),
+                [tuple(row.values()) for row in rows],
+                ("all", "", cents(spending.total)),
+            )
+            for heading, rows in split_views(spending)
+        ),
         _machines(spending),
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

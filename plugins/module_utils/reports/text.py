@@ -12,6 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
+from ..planner.cost import teams
 from ..planner.cost.cost import add_up
 from ..planner.cost.spend_report import Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
@@ -31,6 +32,7 @@ WORDS = {
     "unknown": "unknown",
 }
 HOUR_WORDS = {"waiting": "waiting for work"}
+SPLIT_WORDS = {"idle": "free beside pods", **HOUR_WORDS}
 _MOST_NAMED = 5  # machines in a sentence
 _CSV = (
     "day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot", "used_for", "ended_for", "cost", "useful_gpu_seconds",
@@ -71,6 +73,10 @@ def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cl
             {"use": use, "hours": str(_hours(one.hours)), "cost": str(cost)}
             for (use, one), cost in zip(*hour_rows(report), strict=True)
         ],
+        "split": {
+            view: [{"name": row.word, "gpu_hours": str(_hours(row.gpu_hours)), "cost": str(row.cost)} for row in lines]
+            for view, lines in teams.rows(report.split, report.total).items()
+        },
         **{f"by_{way}": {word: str(cost) for word, cost in sums(report, way).items()} for way in WAYS},
         "spending": dict(money),
     }
@@ -85,6 +91,22 @@ def hour_rows(report: Report) -> tuple[list[tuple[str, t.Any]], list[Decimal]]:
     """Machine hours by use, and their dollars to the cent: together those of the total."""
     costs = to_cents({use: one.cost for use, one in report.by_hours.items()}, report.total)
     return list(report.by_hours.items()), [costs[use] for use in report.by_hours]
+
+
+def split_views(report: Report) -> list[tuple[str, list[dict[str, str]]]]:
+    """Who used the GPUs, by team, namespace and requester, each with what nobody used. A view in which nobody is known is left out."""
+    views = teams.rows(report.split, report.total)
+    rest = [(f"unassigned: {SPLIT_WORDS.get(row.word, row.word)}", row) for row in views["unassigned"]]
+    found = []
+    for name, heading in (("teams", "team"), ("namespaces", "namespace"), ("requesters", "requester")):
+        known = [(row.word, row) for row in views[name]]
+        if any(word != teams.UNKNOWN for word, _row in known):
+            lines = [
+                {"word": word, "hours": str(row.gpu_hours.quantize(Decimal("0.01"))), "cost": cents(row.cost)}
+                for word, row in (*known, *rest)
+            ]
+            found.append((heading, lines))
+    return found
 
 
 def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
@@ -102,6 +124,9 @@ def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -
         for (use, one), cost in zip(*hour_rows(report), strict=True)
     ]
     lines += [*render(hours, {"word": "machine hours", "hours": "h", "cost": "$"}, right=("hours", "cost")), ""] if hours else []
+    for heading, view in split_views(report):
+        drawn = render(view, {"word": heading, "hours": "GPU h", "cost": "$"}, right=("hours", "cost"))
+        lines += [*drawn, ""]
     texts = [*headline(report, money, torn), *filter(None, [missing_text(report), traffic_text(report)])]
     return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 

@@ -149,6 +149,53 @@ def test_L44_hours_are_those_of_the_pods_and_a_run_that_is_killed_loses_none(rig
     assert sum(Decimal(row["cost"]) for row in found["hours"]) == Decimal(found["total"]).quantize(Decimal("0.01"))
 
 
+def team_pod(rig: Rig, name: str, namespace: str, team: str = "") -> None:
+    """A pod with one GPU on the only machine."""
+    meta = {"name": name, "labels": {"tgp.io/team": team} if team else {}}
+    spec = {"nodeName": rig.machine().name, "tolerations": [{"operator": "Exists"}], "containers": GPU_JOB}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    rig.kube("POST", path, {"metadata": meta, "spec": spec})
+    rig.until(lambda: rig.kube("GET", f"{path}/{name}")["status"].get("phase") == "Running", f"{name} runs")
+
+
+def space(rig: Rig, name: str, team: str) -> None:
+    rig.kube("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": {"tgp.io/team": team}}})
+
+
+def test_B11_teams_share_nodes_and_the_bill_is_split_to_the_cent(rig: Rig) -> None:
+    """A pod's own label, that of a namespace, and that of the pool; then the right to read namespaces is taken away."""
+    next(one for one in rig.documents if one["kind"] == "GPUNodePool")["metadata"]["labels"] = {"tgp.io/team": "green"}
+    rig.training["disruption"] = {"consolidateAfter": "Never"}
+    rig.provision()
+    for name, team in (("research", "blue"), ("serving", "blue")):
+        space(rig, name, team)
+    jobs = [("own", "research", "red"), ("by-space", "serving", ""), ("by-pool", "default", "")]
+    ran: dict[str, Decimal] = {}
+    for name, namespace, team in jobs:
+        team_pod(rig, name, namespace, team)
+        rig.advance(600)
+        rig.reap(namespace_teams=True)
+        began, ended = finish(rig, name, namespace)
+        ran[team or ("blue" if namespace == "serving" else "green")] = Decimal((ended - began).total_seconds())
+        rig.reap(namespace_teams=True)
+    rig.fault("status", "kubernetes", "GET", r"/api/v1/namespaces\?", status=403, times=None)
+    team_pod(rig, "blind", "serving")
+    rig.reap(namespace_teams=True)
+    assert any("team of pods without a label of their own is unknown" in text for text in rig.warnings)
+    rig.destroy(force=True)
+    found = report(rig)
+    hours = {row["name"]: Decimal(row["gpu_hours"]) * 3600 for row in found["split"]["teams"]}
+    assert {"red", "blue", "green"} <= set(hours) <= {"red", "blue", "green", "unknown"}
+    assert all(abs(hours[team] - seconds) < 1 for team, seconds in ran.items())
+    bill = Decimal(found["total"]).quantize(Decimal("0.01"))
+    for view in ("teams", "namespaces", "requesters"):
+        assert sum(Decimal(row["cost"]) for row in (*found["split"][view], *found["split"]["unassigned"])) == bill, view
+    text = "\n".join(rig.lines)
+    assert "unassigned: waiting for work" in text and "green" in text
+    rig.run("report", format="html", path=str(rig.folder / "r.html"))
+    assert "By team" in (rig.folder / "r.html").read_text()
+
+
 def test_A07_the_first_work_is_written_once(rig: Rig) -> None:
     rig.provision()
     rig.pod(rig.machine().name)

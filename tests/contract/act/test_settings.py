@@ -32,6 +32,9 @@ GIVEN: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
     "gpu_resources": ([INTEL], {"gpu_resources": (*Settings().gpu_resources, INTEL)}),
     "idle_ignore_namespaces": (["monitoring"], {"ignore_namespaces": (*Settings().ignore_namespaces, "monitoring")}),
     "max_remove_per_run": (3, {"max_remove_per_run": 3}),
+    "team_label": ("cost.example.com/team", {"team_label": "cost.example.com/team"}),
+    "requester_label": ("user", {"requester_label": "user"}),
+    "namespace_teams": (True, {"namespace_teams": True}),
     "max_nodes_total": (7, {"max_nodes_total": 7}),
     "max_hourly_total": ("12.50", {"max_hourly_total": Decimal("12.50")}),
     "budget": (

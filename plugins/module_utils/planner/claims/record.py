@@ -42,6 +42,7 @@ _ADDED: dict[type, frozenset[str]] = {
             "accepted",
             "gpu_losses",
             "work",
+            "owner",
         }
     ),
     Limits: frozenset(

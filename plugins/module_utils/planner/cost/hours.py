@@ -69,7 +69,7 @@ def life_of(claim: Claim) -> Lifeline:
     )
 
 
-def pod_times(pods: t.Iterable[Pod], settings: Settings, now: datetime) -> list[PodTime]:
+def pod_times(pods: t.Iterable[Pod], settings: Settings, now: datetime, owner: t.Callable[[Pod], PodOwner]) -> list[PodTime]:
     """The times of those that ran and ask for GPUs. One that has ended and does not say when is left out: what it used is unknown."""
     times = []
     for pod in pods:
@@ -84,7 +84,7 @@ def pod_times(pods: t.Iterable[Pod], settings: Settings, now: datetime) -> list[
         if end is None and pod.deletion is not None:  # its kubelet does not answer any more
             last = pod.deletion + timedelta(seconds=TERMINATING_GRACE)
             end = last if last < now else None
-        times.append(PodTime(WorkingPod(pod.uid, PodOwner(pod.namespace), _gpus(pod, settings)), start, end))
+        times.append(PodTime(WorkingPod(pod.uid, owner(pod), _gpus(pod, settings)), start, end))
     return times
 
 
@@ -155,7 +155,7 @@ def service_work(claim: Claim, end: datetime) -> WorkRecord:
     """The record of a service (lane service): it works from its first answer to its last idle time, or its end."""
     life = life_of(claim)
     end = max(_whole(end), life.began)
-    pod = WorkingPod(claim.name, PodOwner(claim.pool.partition("/")[0]), life.slots)
+    pod = WorkingPod(claim.name, claim.owner or PodOwner(claim.pool.partition("/")[0]), life.slots)
     stop = min(_whole(claim.idle_since or end), end)
     known = [(max(life.usable, life.began), stop, pod)] if life.usable is not None and life.usable < stop else []
     return WorkRecord(

@@ -17,6 +17,7 @@ from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, days_between, period_of
 from .cost import NOTHING, add_up, between, billed, missing_gpus, use_of
 from .hours import HOURS, Piece, largest_remainder, pieces, portion
+from .teams import Split, split
 from .traffic import Assumption, Total, of_lines
 
 #: what money was spent for, in the order in which people read it
@@ -172,7 +173,8 @@ def to_cents(amounts: t.Mapping[str, Decimal], total: Decimal) -> dict[str, Deci
 class Report:
     """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order. None of them
     contains ``traffic``, which is an estimate. ``missing``: machines that lacked GPUs, the dearest first; their dollars are in all sums, and
-    their GPUs in no hour of use. ``by_hours``: machine hours by use, from the times that pods themselves say (L-44)."""
+    their GPUs in no hour of use. ``by_hours``: machine hours by use, from the times that pods themselves say
+    (L-44). ``split``: dollars by who used the GPUs (L-45)."""
 
     since: datetime | None
     until: datetime
@@ -191,6 +193,7 @@ class Report:
     traffic: Total
     missing: tuple[MissingGpus, ...] = ()
     by_hours: t.Mapping[str, HourSum] = dataclasses.field(default_factory=dict)
+    split: Split = dataclasses.field(default_factory=Split)
 
     @property
     def per_gpu_hour(self) -> Decimal | None:
@@ -220,6 +223,7 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
         traffic=of_lines(lines, since, until, Assumption()),
         missing=_missing(spent),
         by_hours=hour_sums(lines, since, until),
+        split=split((line, piece, cost) for line in lines for piece, cost in priced(line, since, until)),
     )
 
 

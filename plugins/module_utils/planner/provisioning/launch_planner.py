@@ -19,6 +19,7 @@ from ..claims.record import BEFORE_READY, LIVE
 from ..claims.spec_hash import generation
 from ..cluster_state import RETRY
 from ..cost import budgets
+from ..cost.teams import owner_of_pool
 from ..disruption.schedule import hours
 from ..garbage_collection.orphans import Orphan
 from ..offers import launch_backoff as blocklist
@@ -367,6 +368,7 @@ def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: 
         expected_gpus=planned_gpus(offer, pool),
         node_name=node_name,
         work_watched=True,
+        owner=owner_of_pool(pool, situation.settings),
         mesh_backend=node_class.mesh.backend if node_class.mesh.backend != "none" else "",
         generation=generation(node_class, pool),
         history=((situation.now, Phase.PENDING.value, "wanted"),),
