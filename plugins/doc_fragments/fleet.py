@@ -9,6 +9,7 @@ from __future__ import annotations
 class ModuleDocFragment:
     DOCUMENTATION = r"""
 requirements:
+  - apprise >= 1.9 (for O(notify_apprise))
   - cronsim >= 2.6 (for schedules of disruption budgets)
   - cryptography >= 42
   - jsonschema >= 4.20
@@ -239,6 +240,29 @@ options:
       - The body for receivers that want another one. In every string of it C({kind}), C({subject}), C({text}), C({key}), C({run}),
         C({time}) and C({playbook}) are filled in. A mapping of C(text) to V({kind}, {text}) is what chat rooms like Slack want.
     type: dict
+  notify_apprise:
+    description:
+      - Who gets messages through the library apprise, such as Slack, Discord, Teams, ntfy or mail (docs/reference/events.md). A list of its
+        URLs, or a line with blanks between them. In the place of a URL, a path names a file with one URL a line, and V(secret) means the key
+        C(notify-apprise) of O(credentials_secret).
+      - A message is sent when a notice begins and when it is resolved. That a message does not arrive fails no run.
+      - Taken from E(TGP_NOTIFY_APPRISE) when not given.
+    type: raw
+    version_added: 0.3.0
+  notify_quiet:
+    description:
+      - Hours in which O(notify_apprise) gets only what is urgent - orphans, budgets, terminations that do not end, a lost lock - for
+        example V(22:00-07:00 Europe/Berlin). Without a time zone they are UTC. The rest is sent afterwards, if it still lasts.
+      - Taken from E(TGP_NOTIFY_QUIET) when not given.
+    type: str
+    version_added: 0.3.0
+  notify_summary:
+    description:
+      - When O(notify_apprise) gets a summary each day, for example V(08:00 Europe/Berlin). The first run after that time sends it. Notices
+        that last are then in it, and are not repeated by themselves.
+      - Taken from E(TGP_NOTIFY_SUMMARY) when not given.
+    type: str
+    version_added: 0.3.0
   metrics_file:
     description:
       - A file that ends with C(.prom), which is replaced at the end of each run by its metrics, for the textfile collector of node_exporter

@@ -27,6 +27,7 @@ author:
   - The tgp.gpu contributors (@tgp-gpu)
 requirements:
   - ansible-core >= 2.19
+  - apprise >= 1.9 (for messages of runs)
   - cronsim >= 2.6 (for schedules of disruption budgets)
   - cryptography >= 42
   - httpx >= 0.28, < 1

@@ -177,6 +177,8 @@ def test_a_backend_is_that_of_the_classes_which_name_none(helm: Helm) -> None:
         ("rbac.playbooks={manifests}", "/rbac/playbooks/0"),
         ("env.LAMBDA_API_KEY=secret", "LAMBDA_API_KEY"),
         ("options.notify_token=secret", "notify_token"),
+        ("options.notify_apprise=secret", "notify_apprise"),
+        ("env.TGP_NOTIFY_APPRISE=secret", "TGP_NOTIFY_APPRISE"),
         ("metrics.enabled=true", "metrics.enabled opens a port of the loop, and no loop runs."),
         ("metrics.port=80", "/metrics/port"),
         ("reap.enabled=false", "Nothing would run. Set reap.enabled or autoscale.enabled, or mode: loop."),

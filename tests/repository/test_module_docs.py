@@ -113,7 +113,7 @@ def test_where_a_module_runs_is_said() -> None:
 
 
 #: libraries that are in no list of requirements, since few need them
-OPTIONAL = {"matplotlib": "matplotlib >= 3.8", "prometheus-client": "prometheus-client >= 0.20"}
+OPTIONAL = {"apprise": "apprise >= 1.9", "matplotlib": "matplotlib >= 3.8", "prometheus-client": "prometheus-client >= 0.20"}
 
 
 def libraries(entry: Path) -> set[str]:

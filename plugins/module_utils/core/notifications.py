@@ -47,11 +47,17 @@ class Message:
     data: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Delivery:
-    """Messages on their way."""
+class Deliverer(t.Protocol):
+    """Sends one message until a moment of the monotonic clock; says what was in the way, nothing when it arrived."""
 
-    def __init__(self, sender: Sender, task: Caller, messages: t.Sequence[Message]) -> None:
-        self._sender, self._task, self._messages = sender, task, messages
+    def deliver(self, message: Message, end: float) -> str: ...
+
+
+class Delivery:
+    """Messages on their way. ``is_event``: each is written into the event log, too."""
+
+    def __init__(self, sender: Deliverer, task: Caller, messages: t.Sequence[Message], *, is_event: bool = True) -> None:
+        self._sender, self._task, self._messages, self._is_event = sender, task, messages, is_event
         self._problems: dict[str, str] = {}  # key of each message that was tried, with what was in the way
         self._end = time.monotonic() + DEADLINE
         self._thread = threading.Thread(target=self._send, name="notices", daemon=True)
@@ -69,21 +75,17 @@ class Delivery:
         messages = []
         for message in self._messages:
             problem = self._problems.get(message.key, "the receiver is too slow")
-            facts = {"result": "failed", "error": problem} if problem else {"result": "sent"}
-            self._task.tell(
-                "notice",
-                notice=message.kind,
-                name=message.subject,
-                key=message.key,
-                text=message.text,
-                data=dict(message.data),
-                **facts,
-            )
+            if self._is_event:
+                self._tell(message, {"result": "failed", "error": problem} if problem else {"result": "sent"})
             if problem:
                 warn(f"The notice {message.kind} about {message.subject} could not be delivered: {problem}")
             else:
                 messages.append(message)
         return messages
+
+    def _tell(self, message: Message, facts: t.Mapping[str, str]) -> None:
+        named = {"notice": message.kind, "name": message.subject, "key": message.key, "text": message.text}
+        self._task.tell("notice", **named, data=dict(message.data), **facts)
 
 
 class Caller(t.Protocol):

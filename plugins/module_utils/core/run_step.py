@@ -54,6 +54,9 @@ class StepCaller(notifications.Caller, t.Protocol):
     at_end: list[t.Callable[[dict[str, t.Any] | None], None]]
 
     @property
+    def tell_people(self) -> t.Callable[[Message], None]: ...
+
+    @property
     def variables(self) -> t.Mapping[str, str]: ...
 
     def called(self, option: str) -> str: ...
@@ -157,6 +160,7 @@ class RunStep:
             Sender(self._task).begin([message]).arrived(self._warn)
         except InvalidInput as error:
             self._warn(f"The notification was not delivered: {error}")
+        self._task.tell_people(message)
 
     def _stored(self) -> str:
         """The file of the report in the state folder; empty, after a warning, when there can be none."""

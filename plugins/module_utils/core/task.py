@@ -19,6 +19,7 @@ import typing as t
 from .clock import Clock, from_environment
 from .errors import InvalidInput, TgpError
 from .events import Events
+from .notifications import Message
 from .redact import redact, redact_all, register
 from .run_step import RunStep
 
@@ -43,6 +44,10 @@ def _nobody() -> str | None:
     return None
 
 
+def _no_people(_message: Message) -> None:
+    """Nobody gets messages."""
+
+
 @dataclasses.dataclass
 class Task:
     """One module call.
@@ -50,8 +55,9 @@ class Task:
     ``progress`` prints a line at once (a real module process cannot; there it is silent), ``warn`` adds a warning to the
     result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network. ``events`` is
     the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known. ``late_token`` looks for
-    the token of notify_url where no option gives it. ``variables`` are what the playbook in which the task stands calls the module's options;
-    empty in a playbook that is not ours. ``cluster_id``, ``warnings`` and ``notices`` are what the call has found and reported so far.
+    the token of notify_url where no option gives it, and ``tell_people`` sends a message to those whom the options name. ``variables`` are
+    what the playbook in which the task stands calls the module's options; empty in a playbook that is not ours. ``cluster_id``, ``warnings``
+    and ``notices`` are what the call has found and reported so far.
     ``at_end``: called when the step is over, with the report of its run if that is over, too (else None).
     """
 
@@ -65,6 +71,7 @@ class Task:
     events: Events | None = None
     playbook: str = ""
     late_token: t.Callable[[], str | None] = _nobody
+    tell_people: t.Callable[[Message], None] = _no_people
     variables: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     cluster_id: str = ""
     warnings: list[str] = dataclasses.field(default_factory=list)

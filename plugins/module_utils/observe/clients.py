@@ -308,10 +308,10 @@ def mesh_credentials(task: Task, kube: Kube) -> dict[str, str]:
     return {"client_id": client_id, "client_secret": client_secret} if client_id and client_secret else {}
 
 
-def notify_token(task: Task, kube: Kube) -> str | None:
-    """The bearer token of notify_url in the common Secret; None when there is none, or it cannot be read."""
+def secret_of_notices(task: Task, kube: Kube, key: str) -> str | None:
+    """What the common Secret has for notices: the bearer token of notify_url, or URLs of apprise. None when it has none, or cannot be read."""
     try:
-        return _from_common_secret(task, kube, "notify-token")
+        return _from_common_secret(task, kube, key)
     except TgpError:
         return None
 

@@ -42,8 +42,9 @@ from ..store.records import ClaimStore
 from ..talos.validation.rules import key_problem
 from ..units.values import parse_money
 from .audit import KubeTeller, told_store
-from .clients import Clients, Once, notify_token
+from .clients import Clients, Once, secret_of_notices
 from .documents import load
+from .people import SECRET_KEY, People
 from .records import Records
 from .release_tables import use_release_tables
 
@@ -106,6 +107,7 @@ class Context:
     progress: Progress
     lock: Lock = dataclasses.field(default_factory=NoLock)
     metrics: Recorder | None = None
+    people: People | None = None
 
     def __post_init__(self) -> None:
         self.clock = self.task.clock
@@ -161,7 +163,9 @@ def open_context(
     if documents_required and not specs.pools:
         _refuse_without_pools(task, specs, settings)
     Sender(task)  # says what is wrong with its options
-    task.late_token = lambda: notify_token(task, kube)
+    task.late_token = lambda: secret_of_notices(task, kube, "notify-token")
+    people = People(task, lambda: secret_of_notices(task, kube, SECRET_KEY))
+    task.tell_people = people.tell_at_once
     run_id = task.params.get("run_id") or new_run_id()
     if task.events is None and not task.check_mode and not read_only:
         task.events = Events(events_path(task.params), task.clock, run_id, fresh=not task.params.get("run_id"), warn=task.warn)
@@ -180,6 +184,7 @@ def open_context(
         run_id=run_id,
         progress=progress,
         metrics=metrics,
+        people=people,
     )
 
 

@@ -219,8 +219,13 @@ class Telling:
         self._told: t.Mapping[str, datetime] | None = None
         self._late: Delivery | None = None
         self._sender = sender = Sender(context.task)
+        memory = self._read() if sender.is_set or Messages.wanted(context) else None
+        self._memory = memory
+        ours, theirs = notices.known_to_people(memory or {})
+        self._messages = Messages(context, theirs)
+        self._messages.begun(plan.notices)
         if sender.is_set:
-            self._told = self._read()
+            self._told = None if memory is None else ours
             due = notices.due(plan.notices, self._told or {}, context.clock.now())
             self._delivery = sender.begin([Message(**_fields(notice)) for notice in due])
             return
@@ -233,6 +238,8 @@ class Telling:
     def add(self, more: t.Sequence[Notice]) -> None:
         """Notices of what was found out since."""
         self._plan = dataclasses.replace(self._plan, notices=(*self._plan.notices, *more))
+        self._messages.begun(more)
+        self._messages.resolved(self._plan)
         if self._sender.is_set:
             late = notices.due(more, self._told or {}, self._context.clock.now())
             self._late = self._sender.begin([Message(**_fields(notice)) for notice in late])
@@ -246,11 +253,15 @@ class Telling:
         """Wait for them, within their deadline, and remember which arrived."""
         arrived = [message.key for message in self._delivery.arrived(self._context.warn)]
         arrived += [] if self._late is None else [message.key for message in self._late.arrived(self._context.warn)]
-        if self._told is None:
+        theirs = self._messages.known_after(self._plan)
+        if self._memory is None:
             return
         plan, now = self._plan, self._context.clock.now()
-        remembered = notices.remembered(plan.notices, self._told, arrived, plan.judged, now)
-        if remembered != self._told:
+        ours, _theirs = notices.known_to_people(self._memory)
+        if self._told is not None:
+            ours = notices.remembered(plan.notices, self._told, arrived, plan.judged, now)
+        remembered = dict(sorted({**ours, **{f"{notices.PEOPLE}{key}": when for key, when in theirs.items()}}.items()))
+        if remembered != self._memory:
             try:
                 self._context.records.write_times(_MEMORY, remembered)
             except ApiError as error:
@@ -263,6 +274,56 @@ class Telling:
             self._context.warn(f"The notices that were sent before could not be read; they may be sent again: {error}")
             damaged = isinstance(error, BadShape) and error.service == "claims"
             return {} if damaged else None  # a damaged record is written anew
+
+
+class Messages:
+    """Messages to people of one plan, beside the notices. ``known``: what they know, and since when."""
+
+    def __init__(self, context: Context, known: t.Mapping[str, datetime]) -> None:
+        self._context, self._known = context, known
+        self._sent: list[tuple[list[notices.Announcement], Delivery]] = []
+        self._now = context.clock.now()
+        people = context.people
+        self._people = people if people is not None and people.is_set else None
+        self._quiet = self._people is not None and self._people.quiet is not None and self._people.quiet.holds(self._now)
+
+    @staticmethod
+    def wanted(context: Context) -> bool:
+        """Whether any go anywhere."""
+        return context.people is not None and context.people.is_set
+
+    def begun(self, found: t.Sequence[Notice]) -> None:
+        """Send what has begun."""
+        if self._people is not None:
+            reminded = self._people.summary is None
+            self._send(notices.begun(found, self._known, self._now, quiet=self._quiet, reminded=reminded))
+
+    def resolved(self, plan: Plan) -> None:
+        """Send what is resolved, and the summary, once a day."""
+        if self._people is None:
+            return
+        words = notices.resolved(plan.notices, self._known, plan.judged, quiet=self._quiet)
+        if self._people.summary is not None and plan.judged:
+            last = self._people.summary.last(self._now)
+            words += notices.summary(self._context.records.known_claims(), plan.notices, self._known, last)
+        self._send(words)
+
+    def known_after(self, plan: Plan) -> dict[str, datetime]:
+        """Wait for all of them; what people know then."""
+        if self._people is None:
+            return dict(self._known)
+        arrived: list[notices.Announcement] = []
+        for words, delivery in self._sent:
+            keys = {(message.key, message.data["state"]) for message in self._people.arrived(delivery)}
+            arrived += [word for word in words if (word.key, word.state) in keys]
+        return notices.people_know(plan.notices, self._known, arrived, plan.judged, self._now)
+
+    def _send(self, words: list[notices.Announcement]) -> None:
+        if self._people is not None and words:
+            messages = [
+                Message(word.key.partition("|")[0], word.key, word.subject, word.text, {"state": word.state}) for word in words
+            ]
+            self._sent.append((words, self._people.begin(messages)))
 
 
 def _fields(notice: Notice) -> dict[str, t.Any]:

@@ -1,18 +1,21 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which notices are sent, and when again: each thing once, once more after a day while it lasts, and anew when it comes back."""
+"""Which notices are sent, and when again: each thing once, once more after a day while it lasts, and anew when it comes back. People also
+learn when it is resolved."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from ..model import Claim, DamagedClaim, Instance, NodeClass, Notice, Pool
 from ..model.defaults import REAPING, Settings
 from ..model.names import pool_of, pool_part
 from .claims.adoption import adopt
+from .claims.record import counts, may_have_instance
 from .cluster_state import Situation
 from .garbage_collection.mass_deletion_guard import MASS_GUARD
 from .garbage_collection.ownership import Ownership
@@ -97,6 +100,99 @@ def remembered(
         if key in lasting or (key.partition("|")[0] not in judged and now - when < AGAIN_AFTER)
     }  # fmt: skip
     return {key: when for key, when in sorted({**kept, **dict.fromkeys(arrived, now)}.items())}
+
+
+# ---- messages to people (by apprise): that there is something, that it is resolved, and a summary of each day. What they know is in the same
+# record, under keys of its own
+
+PEOPLE = "@"  # how their keys begin
+SUMMARY = "summary"
+URGENT = frozenset({"orphan_found", "destroy_pending", "lock_lost", *_BUDGETS})  # these are sent at any hour
+
+
+class Announcement(t.NamedTuple):
+    """One message. ``state``: began, resolved or summary."""
+
+    key: str
+    state: str
+    subject: str
+    text: str
+
+
+def known_to_people(memory: t.Mapping[str, datetime]) -> tuple[dict[str, datetime], dict[str, datetime]]:
+    """What the record says of receivers of notices, and of people."""
+    theirs = {key.removeprefix(PEOPLE): when for key, when in memory.items() if key.startswith(PEOPLE)}
+    return {key: when for key, when in memory.items() if not key.startswith(PEOPLE)}, theirs
+
+
+def begun(
+    notices: t.Iterable[Notice], known: t.Mapping[str, datetime], now: datetime, *, quiet: bool, reminded: bool
+) -> list[Announcement]:
+    """Notices of which people do not know yet; those that last also after each day where they are ``reminded``. In ``quiet`` hours only
+    urgent ones: the others wait."""
+    sent_at = known if reminded else dict.fromkeys(known, now)
+    return [
+        Announcement(notice.key, "began", notice.subject, notice.text)
+        for notice in due(notices, sent_at, now)
+        if not quiet or notice.kind in URGENT
+    ]
+
+
+def resolved(
+    notices: t.Iterable[Notice], known: t.Mapping[str, datetime], judged: t.Collection[str], *, quiet: bool
+) -> list[Announcement]:
+    """Notices that people know of and that a plan that could see them does not see any more. None in ``quiet`` hours."""
+    lasting = {notice.key for notice in notices}
+    ended = [key for key in known if key not in lasting and key.partition("|")[0] in judged and not quiet]
+    return [
+        Announcement(
+            key,
+            "resolved",
+            key.partition("|")[2],
+            f"It is resolved. It was first reported at {known[key]:%Y-%m-%d %H:%M} UTC.",
+        )
+        for key in sorted(ended)
+    ]
+
+
+def summary(
+    claims: t.Iterable[Claim], notices: t.Iterable[Notice], known: t.Mapping[str, datetime], last: datetime
+) -> list[Announcement]:
+    """Of the day, once after the moment ``last``: what is rented, what it costs, and which notices last."""
+    if SUMMARY in known and known[SUMMARY] >= last:
+        return []
+    pools: dict[str, list[Claim]] = {}
+    for claim in sorted(claims, key=lambda one: one.name):
+        if counts(claim) and may_have_instance(claim) and claim.gone_since is None:
+            pools.setdefault(claim.pool, []).append(claim)
+    rented = [
+        f"{name}: {len(mine)} machine{'s' * (len(mine) > 1)}, ${sum(claim.price for claim in mine)}/h, "
+        f"{sum(claim.idle_since is not None for claim in mine)} idle."
+        for name, mine in sorted(pools.items())
+    ]
+    lasting = [f"{notice.kind}: {notice.text}" for notice in notices]
+    total = sum((claim.price for mine in pools.values() for claim in mine), Decimal(0))
+    number = sum(map(len, pools.values()))
+    lines = [*(rented or ["No machine."]), *(lasting or ["Nothing is wrong."])]
+    return [Announcement(SUMMARY, SUMMARY, f"{number} machine{'s' * (number != 1)}, ${total}/h", "\n".join(lines))]
+
+
+def people_know(
+    notices: t.Iterable[Notice],
+    known: t.Mapping[str, datetime],
+    arrived: t.Iterable[Announcement],
+    judged: t.Collection[str],
+    now: datetime,
+) -> dict[str, datetime]:
+    """What people know after this run. What is resolved and did not arrive is sent by a later run; what nobody looked for is forgotten after
+    a day, as above."""
+    lasting, words = {notice.key for notice in notices}, list(arrived)
+    ended = {word.key for word in words if word.state == "resolved"}
+    kept = {
+        key: when for key, when in known.items()
+        if key not in ended and (key in lasting or key == SUMMARY or key.partition("|")[0] in judged or now - when < AGAIN_AFTER)
+    }  # fmt: skip
+    return {**kept, **{word.key: now for word in words if word.state != "resolved"}}
 
 
 # ---- claims that exist and cannot be read: each concerns the machine of its own name and the limits, nothing else (L-2, L-16, L-22).

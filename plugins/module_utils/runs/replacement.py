@@ -42,7 +42,8 @@ def plan_replacements(context: Context, pools: t.Mapping[str, int], number: int)
                 action for action in decided.actions if action.kind == ActionKind.LAUNCH and action.pool in wanted and action.claim
             )
             lacking = [shortfall for shortfall in decided.shortfall if shortfall.pool in wanted]
-            recorded = record(again, dataclasses.replace(decided, actions=launches, shortfall=tuple(lacking), notices=()))
+            silent = dataclasses.replace(decided, notices=(), judged=frozenset())  # the run's own plan has sent its notices
+            recorded = record(again, dataclasses.replace(silent, actions=launches, shortfall=tuple(lacking)))
     except TgpError as error:
         context.warn(f"No other machine was planned for those that failed: {error}")
         return []

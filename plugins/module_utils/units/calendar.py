@@ -82,6 +82,72 @@ def zone(name: str) -> tzinfo:
         raise InvalidInput(f"{name!r} is not a time zone.", remedy=REMEDY) from error
 
 
+# ---- times and hours of the day at a place
+
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+
+
+def _minutes(text: str) -> int:
+    """Since midnight, of ``22:30``."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"{text!r} must be a time of the day.", remedy="Write it as 08:00, in 24 hours.")
+    return int(found[1]) * 60 + int(found[2])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TimeOfDay:
+    """Minutes since midnight at a place."""
+
+    minutes: int
+    place: str = "UTC"
+
+    @classmethod
+    def of(cls, text: str) -> TimeOfDay:
+        """Of ``08:00`` or ``08:00 Europe/Berlin``."""
+        word, _blank, place = str(text).strip().partition(" ")
+        return cls(_minutes(word), _named(place))
+
+    def last(self, now: datetime) -> datetime:
+        """The last moment at which it was this time."""
+        place = zone(self.place)
+        today, clock = now.astimezone(place).date(), time(*divmod(self.minutes, 60))
+        moments = (datetime.combine(today - timedelta(days=days), clock, place).astimezone(timezone.utc) for days in range(3))
+        return next(moment for moment in moments if moment <= now)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HoursOfDay:
+    """From one time of the day (included) to another one (not included), over midnight where that is the earlier one."""
+
+    start: int
+    end: int
+    place: str = "UTC"
+
+    @classmethod
+    def of(cls, text: str) -> HoursOfDay:
+        """Of ``22:00-07:00`` or ``22:00-07:00 Europe/Berlin``."""
+        words, _blank, place = str(text).strip().partition(" ")
+        first, _dash, last = words.partition("-")
+        start, end = _minutes(first), _minutes(last)
+        if start == end:
+            raise InvalidInput(f"{words!r} has no length.", remedy="Write two times, as 22:00-07:00.")
+        return cls(start, end, _named(place))
+
+    def holds(self, now: datetime) -> bool:
+        """Whether ``now`` lies in it."""
+        there = now.astimezone(zone(self.place))
+        minutes = there.hour * 60 + there.minute
+        return self.start <= minutes < self.end if self.start < self.end else not self.end <= minutes < self.start
+
+
+def _named(place: str) -> str:
+    """The name of a time zone that exists; UTC for none."""
+    name = place.strip() or "UTC"
+    zone(name)
+    return name
+
+
 # ---- cron schedules of five fields, read by the library cronsim, and whether one is in force now
 
 _WORDS = {
