@@ -19,6 +19,7 @@ import yaml
 
 from . import (
     device_plugin,
+    gcp_cloud,
     image_factory,
     lambda_cloud,
     mesh_proxy,
@@ -49,6 +50,7 @@ from .world import Machine, World
 from .wsgi import MACHINE_AGENT, App, CountingApp
 
 EMULATORS: dict[str, t.Callable[[World], t.Any]] = {
+    "gcp": gcp_cloud.app,
     "lambda": lambda_cloud.app,
     "vast": vast_cloud.app,
     "runpod": runpod_cloud.app,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .gcp_account import Account as GcpAccount
 from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .runpod_account import Account as RunpodAccount
@@ -28,6 +29,8 @@ def set_list_after(world: World, cloud: str, seconds: float) -> None:
 
 def _holder(world: World, cloud: str) -> t.Any:
     match cloud:
+        case "gcp":
+            return GcpAccount.of(world)
         case "lambda":
             return LambdaAccount.of(world)
         case "paperspace":

@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from . import paperspace_forms as forms
+from .gcp_account import Account as GcpAccount
 from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .runpod_account import Account as RunpodAccount
@@ -21,6 +22,7 @@ from .world import World
 def account_pictures(world: World) -> dict[str, dict[str, t.Any]]:
     """Cloud to what its account holds. The caller holds the world's lock."""
     return {
+        "gcp": _gcp(world),
         "lambda": _lambda(world),
         "vast": _vast(world),
         "runpod": _runpod(world),
@@ -33,6 +35,15 @@ def paperspace_extras(world: World, now: datetime) -> tuple[Decimal, Decimal]:
     """What static addresses and templates of one's own have cost so far, and cost per hour."""
     account = PaperspaceAccount.of(world)
     return account.extras_cost(now), account.extras_hour()
+
+
+def _gcp(world: World) -> dict[str, t.Any]:
+    account = GcpAccount.of(world)
+    return {
+        "disks": [f"{one.zone}/{one.name}" for one in account.disks.values()],
+        "addresses": [f"{one.region}/{one.name}" for one in account.addresses],
+        "images": sorted(account.images),
+    }
 
 
 def _lambda(world: World) -> dict[str, t.Any]:

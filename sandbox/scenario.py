@@ -5,7 +5,7 @@
 
 ``lambda``      list of {type, region, stock, price, bills, boot, slow times as in ``timings``}: machines for rent. ``price`` is what the API
                 shows (default: the type's own), ``bills`` what is really charged (default: ``price``). Or {offers: [...], switches}.
-``vast``, ``runpod``, ``paperspace``, ``vultr``
+``vast``, ``runpod``, ``paperspace``, ``vultr``, ``gcp``
                 {offers: [...], switches of the cloud}: offers as its ``<cloud>_offer`` reads them, switches as its SCENARIO_KEYS names them.
 ``machines``    list of {name, gpus, model, memory_gib, price, region, boot, stop, installed, on}: own machines behind power webhooks.
                 ``installed`` ones were made nodes of the cluster earlier and need no config when switched on.

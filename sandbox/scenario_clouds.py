@@ -9,6 +9,8 @@ import dataclasses
 import typing as t
 from decimal import Decimal
 
+from .gcp_account import Account as GcpAccount
+from .gcp_catalogue import gcp_offer
 from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .paperspace_account import Switches as PaperspaceSwitches
@@ -39,6 +41,10 @@ class Part(t.NamedTuple):
 
 def _defaults(switches: t.Any) -> Switches:
     return {field.name: getattr(switches, field.name) for field in dataclasses.fields(switches)}
+
+
+def _turn_gcp(world: World | None, chosen: Switches) -> None:
+    (GcpAccount.of(world) if world else GcpAccount()).turn(chosen)
 
 
 def _turn_lambda(world: World | None, chosen: Switches) -> None:
@@ -84,6 +90,7 @@ _RUNPOD = {
 }
 _WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {
+    "gcp": Part(gcp_offer, GcpAccount.SWITCHES, _turn_gcp),
     "lambda": Part(lambda entry: lambda_offer(Reader(entry, "offer")), LambdaAccount.SWITCHES, _turn_lambda),
     "vast": Part(vast_offer, _defaults(VastSwitches()), _turn_vast),
     "runpod": Part(runpod_offer, _RUNPOD, _turn_runpod),

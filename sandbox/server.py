@@ -33,6 +33,7 @@ _THREADS = 24
 # asked once for each machine: a delayed answer holds a thread, and those of a real service hold up no other
 _OF_MANY = {"webhook": 128, "tailscale": 128}
 _CREDENTIALS = (
+    "GCP_SERVICE_ACCOUNT_CONTENTS",
     "LAMBDA_API_KEY",
     "VAST_API_KEY",
     "RUNPOD_API_KEY",
@@ -42,6 +43,7 @@ _CREDENTIALS = (
     "TS_OAUTH_CLIENT_SECRET",
 )
 _ADDRESSES = {
+    "gcp": "GCP_API_URL",
     "lambda": "LAMBDA_API_URL",
     "vast": "VAST_URL",
     "runpod": "RUNPOD_API_URL",

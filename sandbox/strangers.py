@@ -10,10 +10,13 @@ object as it was then, and Nodes from which no kubelet is heard any more.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import httpx
 
+from .gcp_account import PROJECT
+from .gcp_account import Account as GcpAccount
 from .kube import KubeApi
 from .kube.crd import serve
 from .kube.store import clone
@@ -51,7 +54,8 @@ def rent(box: Place, cloud: str, name: str, marks: t.Mapping[str, str] | None = 
 
 
 def _client(box: Place, cloud: str) -> httpx.Client:
-    headers = {"authorization": f"Bearer {box.world.secrets[f'{cloud.upper()}_API_KEY']}", "user-agent": f"{MACHINE_AGENT}/1"}
+    key = GcpAccount.of(box.world).token_of_a_person(box.world) if cloud == "gcp" else box.world.secrets[f"{cloud.upper()}_API_KEY"]
+    headers = {"authorization": f"Bearer {key}", "user-agent": f"{MACHINE_AGENT}/1"}
     return httpx.Client(transport=httpx.WSGITransport(app=box.apps[cloud]), base_url=f"http://{cloud}.test", headers=headers)
 
 
@@ -99,7 +103,26 @@ def _vultr(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str],
     return str(_answer(client.post("/v2/instances", json=body))["instance"]["id"])
 
 
+def _gcp(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Place) -> str:
+    kind, _plus, attached = offer.type.partition("+")
+    accelerators = [{"acceleratorType": f"zones/{offer.region}/acceleratorTypes/{attached}", "acceleratorCount": 1}]
+    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    body = {
+        "name": name,
+        "machineType": f"zones/{offer.region}/machineTypes/{kind}",
+        "labels": {
+            f"tgp-{key}": re.sub("[^a-z0-9-]", lambda found: f"_{ord(found[0]):02x}", value) for key, value in marks.items()
+        },
+        "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "20"}}],
+        "scheduling": {"onHostMaintenance": "TERMINATE"},
+        **({"guestAccelerators": accelerators} if attached else {}),
+    }
+    _answer(client.post(f"/compute/v1/projects/{PROJECT}/zones/{offer.region}/instances", json=body))
+    return f"{offer.region}/{name}"
+
+
 _RENTERS: dict[str, t.Callable[[httpx.Client, t.Any, str, dict[str, str], Place], str]] = {
+    "gcp": _gcp,
     "lambda": _lambda,
     "vast": _vast,
     "runpod": _runpod,

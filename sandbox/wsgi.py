@@ -20,7 +20,7 @@ MACHINE_AGENT = "tgp-sandbox-machine"
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _READS_BY_BODY = re.compile(
-    r"^/graphql$|/oauth/token(-exchange)?$|/acl/validate$|/(selfsubjectaccess|selfsubjectrules|subjectaccess|token)reviews$"
+    r"^/graphql$|/oauth/token(-exchange)?$|^/token$|/acl/validate$|/(selfsubjectaccess|selfsubjectrules|subjectaccess|token)reviews$"
     r"|^/api/v0/(bundles|search/asks|instances/request_logs/\d+)/$"
 )
 _DRY_RUN = re.compile(r"(^|&)dryRun=")

@@ -183,7 +183,7 @@ def test_every_switch_is_described() -> None:
 def test_the_example_of_the_readme_is_a_scenario() -> None:
     text = (pathlib.Path(scenario.__file__).parent / "README.md").read_text(encoding="utf-8")
     example = yaml.safe_load(text.rpartition("```yaml")[2].partition("```")[0])
-    assert {offer.cloud for offer in scenario.parse(example).offers} == {"lambda", "vast", "runpod", "paperspace", "vultr"}
+    assert {offer.cloud for offer in scenario.parse(example).offers} == {"lambda", "vast", "runpod", "paperspace", "vultr", "gcp"}
 
 
 def test_the_switches_of_the_tailnet_reach_it() -> None:
