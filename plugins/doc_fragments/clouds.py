@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .gcp_cloud import ModuleDocFragment as Gcp
 from .lambda_cloud import ModuleDocFragment as Lambda
 from .paperspace_cloud import ModuleDocFragment as Paperspace
 from .runpod_cloud import ModuleDocFragment as RunPod
@@ -12,7 +13,7 @@ from .vast_cloud import ModuleDocFragment as Vast
 from .vultr_cloud import ModuleDocFragment as Vultr
 from .webhook import ModuleDocFragment as Webhook
 
-_FIRST, *_REST = (Lambda, Paperspace, RunPod, Vast, Vultr, Webhook)
+_FIRST, *_REST = (Gcp, Lambda, Paperspace, RunPod, Vast, Vultr, Webhook)
 
 
 class ModuleDocFragment:

@@ -177,6 +177,7 @@ requirements:
   - cronsim >= 2.6 (for documents)
   - jsonschema >= 4.20 (for documents)
   - tzdata >= 2024.1 (where the system has no time zones)
+  - cryptography >= 42 (for Google Cloud)
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.attributes

@@ -13,6 +13,8 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - cryptography >= 42 (for Google Cloud)
 options:
   clouds:
     description: Clouds to ask, by any of their names. Default is all for which a key or machines are given.

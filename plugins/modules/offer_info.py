@@ -152,6 +152,7 @@ requirements:
   - cronsim >= 2.6 (for schedules of disruption budgets)
   - jsonschema >= 4.20
   - tzdata >= 2024.1 (where the system has no time zones)
+  - cryptography >= 42 (for Google Cloud)
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.claims

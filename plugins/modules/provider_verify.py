@@ -21,7 +21,7 @@ author:
 options:
   provider:
     description:
-      - V(lambda), V(paperspace), V(runpod), V(vast), V(vultr), V(webhook), V(tailscale), V(headscale) or V(image_factory).
+      - V(gcp), V(lambda), V(paperspace), V(runpod), V(vast), V(vultr), V(webhook), V(tailscale), V(headscale) or V(image_factory).
       - Of V(tailscale) and V(headscale), what the server at O(tailscale_api_url) speaks is checked.
       - Of V(webhook), the status endpoint of each own machine is checked. No machine is switched on or off.
     type: str
@@ -61,6 +61,7 @@ requirements:
   - cronsim >= 2.6 (for documents)
   - jsonschema >= 4.20 (for documents)
   - tzdata >= 2024.1 (where the system has no time zones)
+  - cryptography >= 42 (for Google Cloud)
 extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.tailscale

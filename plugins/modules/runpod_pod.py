@@ -21,6 +21,8 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - cryptography >= 42 (for Google Cloud)
 options:
   name:
     description: Name of the pod. At most 60 lower-case letters, digits and dashes.

@@ -152,6 +152,7 @@ requirements:
   - cronsim >= 2.6 (for O(release_tables))
   - jsonschema >= 4.20 (for O(release_tables))
   - tzdata >= 2024.1 (for O(release_tables))
+  - cryptography >= 42 (for Google Cloud)
 extends_documentation_fragment:
   - tgp.gpu.attributes
   - tgp.gpu.attributes.controller

@@ -14,6 +14,8 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
+requirements:
+  - cryptography >= 42 (for Google Cloud)
 options:
   name:
     description: Name of the machine.

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
+from ..contract.act.rig import SECRETS
 from . import agents, modules, objects, pauses, sources, strangers, switches, trials, workloads
 
 if t.TYPE_CHECKING:
@@ -35,7 +36,14 @@ _RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed 
 _SOME = "node that loses some GPUs"
 _OF_ACCOUNTS = ("lagging list", "foreign machine", "single module", "revoked key")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
-_LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60, "vultr": 60}  # seconds a list may lack a new machine (L-2a)
+_LATEST = {
+    "gcp": 60,
+    "lambda": 60,
+    "paperspace": 60,
+    "runpod": 120,
+    "vast": 60,
+    "vultr": 60,
+}  # seconds a list may lack a new machine (L-2a)
 
 
 class Adverse:
@@ -76,10 +84,10 @@ class Adverse:
         lagging.set_list_after(self.stage.world, cloud, seconds)
 
     def revoke(self, cloud: str) -> None:
-        self.stage.world.secrets[f"{cloud.upper()}_API_KEY"] = "revoked-" + self.keys[f"{cloud.upper()}_API_KEY"]
+        self.stage.world.secrets[SECRETS[cloud]] = "revoked-" + self.keys[SECRETS[cloud]]
 
     def renew(self, cloud: str) -> None:
-        self.stage.world.secrets[f"{cloud.upper()}_API_KEY"] = self.keys[f"{cloud.upper()}_API_KEY"]
+        self.stage.world.secrets[SECRETS[cloud]] = self.keys[SECRETS[cloud]]
 
     def restore(self) -> None:
         """Nothing is wrong any more."""

@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from .stage import Order
 
 _UNSEEN = timedelta(seconds=120)  # what ended so short a time ago no run can know
-_CLOUDS = ("lambda", "paperspace", "runpod", "vast", "vultr")
+_CLOUDS = ("gcp", "lambda", "paperspace", "runpod", "vast", "vultr")
 
 
 def is_clean(said: t.Mapping[str, t.Any]) -> bool:

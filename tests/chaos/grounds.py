@@ -227,6 +227,26 @@ VULTR = Ground(
     settings={"regions": ["atl", "ewr"]},
     budgets=("0.90", "1.80", "3.60"),
 )
+GCP = Ground(
+    cloud="gcp",
+    create=("POST", "/zones/[^/]+/instances$"),
+    destroy=("DELETE", "/zones/[^/]+/instances/"),
+    lists=r"/aggregated/instances(\?|$)",
+    offers=r"/aggregated/machineTypes(\?|$)",
+    scenario={
+        "gcp": {
+            "gpus_all_regions": 64,
+            "gpus_per_region": 64,
+            "offers": [
+                {"type": "n1-standard-4+nvidia-tesla-t4", "zone": "us-central1-a", "stock": 3, "boot": 20},
+                {"type": "n1-standard-4+nvidia-tesla-t4", "zone": "us-east1-c", "stock": 1, "boot": 20},
+                {"type": "g2-standard-4", "zone": "us-central1-a", "stock": 2, "boot": 20},
+            ],
+        }
+    },
+    settings={"zones": ["us-central1", "us-east1"]},
+    budgets=("0.90", "1.80", "3.60"),
+)
 DRA = dataclasses.replace(LAMBDA, marks=("DRA driver",), dra=True)
-BY_NAME = {"vultr": VULTR, "dra": DRA}  # a search that names no ground plays none of these
+BY_NAME = {"vultr": VULTR, "gcp": GCP, "dra": DRA}  # a search that names no ground plays none of these
 NAMED = {**ALL, **BY_NAME, "lambda-sizes": SIZES}

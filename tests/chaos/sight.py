@@ -26,6 +26,7 @@ if t.TYPE_CHECKING:
 Json = dict[str, t.Any]
 _NAME = re.compile(r"tgp-([0-9a-f]{8})-[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?-[0-9a-z]{5}")
 _DESTROY = {
+    "gcp": ("DELETE", re.compile(r"/zones/[^/]+/instances/[^/]+$")),
     "lambda": ("POST", re.compile(r"/instance-operations/terminate$")),
     "paperspace": ("DELETE", re.compile(r"/v1/machines/[^/]+$")),
     "runpod": ("DELETE", re.compile(r"/v2/pods/[^/]+$")),
@@ -34,6 +35,7 @@ _DESTROY = {
     "webhook": ("POST", re.compile(r"/stop$")),
 }
 _LISTS = {
+    "gcp": re.compile(r"/aggregated/instances$"),
     "lambda": re.compile(r"/api/v1/instances$"),
     "paperspace": re.compile(r"/v1/machines$"),
     "runpod": re.compile(r"/v2/pods$"),
@@ -42,6 +44,7 @@ _LISTS = {
     "tailscale": re.compile(r"/devices$|/api/v1/node$"),  # Tailscale's API, which newer headscales speak too, and headscale's own
 }
 _CREATE = {
+    "gcp": ("POST", re.compile(r"/zones/[^/]+/instances$")),
     "lambda": ("POST", re.compile(r"/instance-operations/launch$")),
     "paperspace": ("POST", re.compile(r"/v1/machines$")),
     "runpod": ("POST", re.compile(r"/v2/pods$")),
@@ -50,6 +53,7 @@ _CREATE = {
     "webhook": ("POST", re.compile(r"/start$")),
 }
 _KUBE_LISTS = {
+    "gcp": re.compile(r"/aggregated/instances$"),
     "/api/v1/nodes": "nodes",
     "/api/v1/namespaces/tgp-system/configmaps": "claims",
     "/apis/tgp.io/v1/namespaces/tgp-system/gpunodeclaims": "claim objects",

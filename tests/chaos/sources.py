@@ -26,6 +26,7 @@ if t.TYPE_CHECKING:
 Json = dict[str, t.Any]
 LATER, LATER_CLASS = "later", "demo-later"  # documents that appear
 _MODELS = {
+    "gcp": "T4",
     "lambda": "QUADRO-RTX6000",
     "paperspace": "A4000",
     "vast": "RTX4090",

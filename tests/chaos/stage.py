@@ -20,12 +20,13 @@ from sandbox import dra_driver, wsgi
 from sandbox.behaviour import Behaviours
 from sandbox.clock import HostClock
 from sandbox.faults import Fault
+from sandbox.gcp_account import Account as GcpAccount
 from sandbox.picture_accounts import paperspace_extras
 from sandbox.vultr_account import Account as VultrAccount
 from sandbox.world import Machine
 from schemas.crds import claim_definition
 
-from ..contract.act.rig import RENTED, URLS, Rig
+from ..contract.act.rig import KEYS, RENTED, SECRETS, URLS, Rig
 from . import agents, edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling, workloads
 from . import folder as folder_store
 from .adverse import Adverse
@@ -300,7 +301,7 @@ class Stage(Rig):
         if self.box.tailnet.v1_only:  # it has API keys and no OAuth clients
             token = self.world.secrets["TAILSCALE_API_KEY"]
             option |= {"tailscale_oauth_client_id": None, "tailscale_oauth_client_secret": None, "tailscale_api_token": token}
-        keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
+        keys = {KEYS[cloud]: self.adverse.keys.get(SECRETS[cloud]) for cloud in RENTED}
         given = {"state_dir": str(self.folder / f"state-{host}"), **self.source.params()}
         return super().run(
             module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **self.options, **params}
@@ -325,6 +326,7 @@ class Stage(Rig):
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         found["deleted objects"] = len(objects.held(self.sight))
         found["firewall groups"] = self._unused_groups()
+        found["disks"] = self._unused_disks()
         return {kind: number for kind, number in found.items() if number}
 
     def _unused_groups(self) -> int:
@@ -332,6 +334,10 @@ class Stage(Rig):
         held = {one.details.get("group") for one in self.world.machines.values() if one.destroyed is None}
         groups = VultrAccount.of(self.world).groups.values()
         return sum(1 for one in groups if self.sight.cluster_id in one.description and one.id not in held)
+
+    def _unused_disks(self) -> int:
+        """Disks of ours at Google that no machine has any more."""
+        return sum(1 for one in GcpAccount.of(self.world).disks.values() if not one.users and self.sight.ours(one.name))
 
     # ---- records
 
@@ -640,8 +646,8 @@ class Stage(Rig):
         offers = self.world.offers
         place = number % len(offers)
         old = offers[place]
-        if old.cloud in ("paperspace", "vultr"):
-            return  # of one the prices are a table, of the other every machine costs what its plan costs now
+        if old.cloud in ("gcp", "paperspace", "vultr"):
+            return  # of two the prices are a table, of the other every machine costs what its plan costs now
         self.sight.former.append((self.clock.now(), (old.cloud, old.type, old.region), old.price_hour))
         new = max(Decimal("0.01"), (old.price_hour * factor).quantize(Decimal("0.01")))
         shown = {"shown_price": new} if "shown_price" in old.details else {}

@@ -93,7 +93,7 @@ def test_the_first_run_sets_everything_up_and_the_second_changes_nothing(awx: Aw
     assert "INTERVAL=5" in schedules["tgp.gpu reap"]["rrule"]
     assert [question["variable"] for survey in awx.surveys.values() for question in survey["spec"]] == ["tgp_pool", "tgp_nodes"]
     assert (
-        len(awx.named("credential_types")) == 11
+        len(awx.named("credential_types")) == 12
         and awx.named("inventory_sources")["tgp.gpu source"]["source_path"] == "gpu.tgp.yml"
     )
 

@@ -193,6 +193,12 @@ REVIEWED = {
     ("module_utils/diagnosis/mesh.py", "not valid"): CONSOLE,
     ("module_utils/diagnosis/node.py", "label"): "the API server's words about a change of ours that it refused",
     ("module_utils/documents/faults.py", "'{}'"): "jsonschema's words; they alone say which missing field is meant",
+    (
+        "module_utils/providers/gcp/api.py",
+        "{}'",
+    ): "Google's sentence names the missing thing; its reason is the same for a missing zone",
+    ("module_utils/providers/gcp/launch.py", "ALL_REGIONS"): "the name of a quota of Google's",
+    ("module_utils/providers/gcp/launch.py", "Types/"): "part of the path of a thing at Google",
     ("module_utils/kube/client.py", "ValidatingAdmissionPolicy"): OTHERS,
     ("module_utils/kube/client.py", "_TERMINATING"): "the API server's, of a definition that is being deleted",
     ("module_utils/kube/client.py", "admission webhook "): OTHERS,

@@ -192,7 +192,7 @@ def test_every_module_is_in_the_group_and_routed_to_the_worker() -> None:
 
 FRAGMENTS = {  # the options of a service are those of one documentation fragment
     **{service: service for service in ("kubernetes", "tailscale", "talos", "webhook")},
-    **{cloud: f"{cloud}_cloud" for cloud in ("lambda", "paperspace", "runpod", "vast", "vultr")},
+    **{cloud: f"{cloud}_cloud" for cloud in ("gcp", "lambda", "paperspace", "runpod", "vast", "vultr")},
 }
 
 

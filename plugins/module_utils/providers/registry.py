@@ -15,6 +15,7 @@ from ..core import errors
 from ..core.task import Task
 from ..model import Capability, CloudChoice
 from .base import Cloud, Entry, NodeReady, Wanted
+from .gcp import cloud as gcp_cloud
 from .lambda_ import cloud as lambda_cloud
 from .paperspace import cloud as paperspace_cloud
 from .runpod import cloud as runpod_cloud
@@ -22,7 +23,7 @@ from .vast import cloud as vast_cloud
 from .vultr import cloud as vultr_cloud
 from .webhook import cloud as webhook_cloud
 
-_PACKED = (lambda_cloud, paperspace_cloud, runpod_cloud, vast_cloud, vultr_cloud, webhook_cloud)
+_PACKED = (gcp_cloud, lambda_cloud, paperspace_cloud, runpod_cloud, vast_cloud, vultr_cloud, webhook_cloud)
 
 
 def _discover() -> dict[str, Entry]:

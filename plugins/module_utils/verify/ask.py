@@ -20,12 +20,12 @@ from ..mesh.tailscale.session import Session
 from ..providers.base import Cloud
 from ..providers.registry import canonical_cloud, connect
 from ..talos.images.factory import ImageFactory, open_factory
-from .facts import image_factory, lambda_cloud, paperspace, runpod, vast, vultr
+from .facts import gcp, image_factory, lambda_cloud, paperspace, runpod, vast, vultr
 from .facts.fact import Question, Replies, Reply, Table
 from .facts.mesh import HEADSCALE, TAILSCALE
 
 CLOUDS: dict[str, Table] = {
-    table.service: table for table in (lambda_cloud.TABLE, paperspace.TABLE, runpod.TABLE, vast.TABLE, vultr.TABLE)
+    table.service: table for table in (gcp.TABLE, lambda_cloud.TABLE, paperspace.TABLE, runpod.TABLE, vast.TABLE, vultr.TABLE)
 }
 MESHES = {"tailscale": TAILSCALE, "headscale": HEADSCALE}
 FACTORY = "image_factory"

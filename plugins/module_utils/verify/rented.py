@@ -335,7 +335,7 @@ class Rental:
             if self.life.listed_after is None:
                 self.life.listed_after = seconds
             self._note(watch, entry, seconds)
-        path = watch.machine.format(self.identity)
+        path = watch.machine.format(*self.identity.split("/"))
         single = Question(MACHINE, "GET", path, pace=watch.machine_pace)
         answer = self.recording.add(MACHINE, lambda: self.target.call(single, path, {}))
         if answer is not None and answer.status == 404:
@@ -363,7 +363,7 @@ class Rental:
 
     def _entry_of(self, reply: Reply | None, watch: WatchCalls) -> dict[str, t.Any] | None:
         entries = values(reply.json, watch.entries) if reply is not None else []
-        return next((one for one in entries if isinstance(one, dict) and str(one.get("id")) == self.identity), None)
+        return next((one for one in entries if isinstance(one, dict) and watch.identity(one) == self.identity), None)
 
     def _note(self, watch: WatchCalls, entry: t.Mapping[str, t.Any], seconds: float) -> None:
         word = entry.get(watch.word)
@@ -408,15 +408,20 @@ class Rental:
             self.life.ended_after = (self.task.clock.now() - asked) / timedelta(seconds=1)
         watch = self.target.table.watch
         if watch is not None and self.identity:
-            path = watch.machine.format(self.identity)
+            path = watch.machine.format(*self.identity.split("/"))
             question = Question(GONE, "GET", path, pace=watch.machine_pace)
             self.recording.add(GONE, lambda: self.target.call(question, path, {}))
 
 
 def _alone(body: t.Any, place: str, entry: dict[str, t.Any]) -> t.Any:
     """The list's answer with one entry."""
-    key = place.partition(".")[0]
-    return {**body, key: [entry]} if isinstance(body, dict) else [entry]
+    name, _dot, rest = place.partition(".")
+    if not name:
+        return entry
+    if name == "*":
+        return [_alone(None, rest, entry)]
+    kept = body if isinstance(body, dict) else {}
+    return {**kept, name: _alone(kept.get(name), rest, entry)}
 
 
 def _first_words(error: errors.TgpError) -> str:

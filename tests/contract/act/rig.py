@@ -35,6 +35,7 @@ from tests.fixtures.demo import demo_documents
 
 MODULES = "ansible_collections.tgp.gpu.plugins.modules"
 URLS = {
+    "gcp": "https://gcp.test",
     "lambda": "https://lambda.test",
     "paperspace": "https://paperspace.test",
     "runpod": "https://runpod.test",
@@ -46,7 +47,9 @@ URLS = {
     "mesh_proxy": "http://mesh.test:1056",
     "image_factory": "https://factory.talos.dev",
 }
-RENTED = ("lambda", "paperspace", "runpod", "vast", "vultr")
+RENTED = ("gcp", "lambda", "paperspace", "runpod", "vast", "vultr")
+SECRETS = {**{cloud: f"{cloud.upper()}_API_KEY" for cloud in RENTED}, "gcp": "GCP_SERVICE_ACCOUNT_CONTENTS"}
+KEYS = {cloud: name.lower() for cloud, name in SECRETS.items()}
 SCENARIO: dict[str, t.Any] = {
     "lambda": [
         {"type": "gpu_1x_rtx6000", "region": "us-west-1", "stock": 4, "boot": 20},
@@ -177,7 +180,7 @@ class Rig:
             "talos_secrets": self.box.talos.bundle(),
             "control_plane_endpoint": IN_PROCESS,
             **{f"{cloud}_api_url": URLS[cloud] for cloud in RENTED},
-            **{f"{cloud}_api_key": self.world.secrets.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED},
+            **{KEYS[cloud]: self.world.secrets.get(SECRETS[cloud]) for cloud in RENTED},
             "webhook_url": URLS["webhook"],
             "mesh_proxy": URLS["mesh_proxy"],
             "tailscale_api_url": URLS["tailscale"],

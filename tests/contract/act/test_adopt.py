@@ -216,6 +216,7 @@ def test_L1a_a_stranger_can_be_rented_at_every_cloud(build: t.Callable[..., Rig]
         "vast": {"offers": [{"gpu": "RTX 4090", "place": "Texas, US", "price": "0.36", "stock": 1}]},
         "runpod": {"offers": [{"type": "NVIDIA GeForce RTX 4090", "region": "US-TX-3", "stock": 1}]},
         "paperspace": {"offers": [{"type": "A4000", "region": "ny2", "stock": 1}]},
+        "gcp": {"gpus_all_regions": 1, "gpus_per_region": 1, "offers": [{"type": "g2-standard-4", "zone": "us-central1-a"}]},
         "vultr": {"offers": [{"type": "vcg-a16-6c-64g-16vram", "region": "ewr", "stock": 1}]},
     }
     rig = build(**({cloud: scenario[cloud]} if cloud in scenario else {}))

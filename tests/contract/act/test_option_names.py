@@ -16,17 +16,17 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.variables import call
 
 from tests.repository.tree import ROOT
 
-from .rig import MODULES, RENTED, Rig
+from .rig import KEYS, MODULES, Rig
 
 UUID = "00000000-0000-4000-8000-000000000000"
-NO_CLOUD = {"webhook_url": None, **{f"{cloud}_api_key": None for cloud in RENTED}}
+NO_CLOUD = {"webhook_url": None, **dict.fromkeys(KEYS.values())}
 # playbook, module, options, what the message says; each ~option~ is the name of an option
 CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ("prices", "offer_info", {"max_price": "cheap"}, ['~max_price~: "cheap" is not an amount.']),
     ("prices", "offer_info", {"max_price": "-1"}, ['~max_price~: "-1" is not a possible amount.']),
     ("prices", "offer_info", {"min_gpu_memory": "lots"}, ["~min_gpu_memory~: 'lots' is not an amount of memory."]),
     ("prices", "offer_info", {"documents": ["x.yml"]}, ["~documents~ are given and no ~pool~."]),
-    ("prices", "offer_info", NO_CLOUD, ["Give ~clouds~ (lambda,"]),
+    ("prices", "offer_info", NO_CLOUD, ["Give ~clouds~ (gcp, lambda,"]),
     ("prices", "offer_info", {"pool": "training", "clouds": ["vast"]}, ["Leave it out of ~clouds~, or"]),
     ("prices", "offer_info", {"clouds": ["lambda"], "purchase_price": "1,5"}, ['~purchase_price~: "1,5" is not an amount.']),
     (

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 from .stands import LambdaStand, Stand, WebhookStand
+from .stands_gcp import GcpStand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
@@ -27,7 +28,7 @@ def own_pace(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(
-    params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand, WebhookStand], ids=lambda kind: kind.service
+    params=[GcpStand, LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand, WebhookStand], ids=lambda kind: kind.service
 )
 def stand(request: pytest.FixtureRequest, record_property: t.Callable[[str, object], None]) -> t.Iterator[Stand]:
     """Every cloud in turn. The property is counted at the end of the run."""
@@ -68,6 +69,13 @@ def paperspace_stand() -> t.Iterator[PaperspaceStand]:
 @pytest.fixture
 def vast_stand() -> t.Iterator[VastStand]:
     made = VastStand()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def gcp_stand() -> t.Iterator[GcpStand]:
+    made = GcpStand()
     yield made
     made.close()
 

@@ -51,7 +51,11 @@ def environment(rig: Rig) -> t.Iterator[dict[str, str]]:
     yield {
         **os.environ,
         **{variable: ports[name].url for name, variable in ADDRESSES.items()},
-        **{name: value for name, value in rig.world.secrets.items() if name.endswith("_API_KEY") or name.startswith("TS_OAUTH_")},
+        **{
+            name: value
+            for name, value in rig.world.secrets.items()
+            if name.endswith(("_API_KEY", "_CONTENTS")) or name.startswith("TS_OAUTH_")
+        },
         "KUBECONFIG": str(kubeconfig),
         **NO_NETWORK,
     }

@@ -25,16 +25,20 @@ from ansible_collections.tgp.gpu.plugins.modules import provider_verify
 
 from sandbox import image_factory, tailscale
 from sandbox.clock import SimClock
+from sandbox.gcp_account import SECRET
 from sandbox.tailnet import HEADSCALE, SAAS, Tailnet
 from sandbox.world import Machine, World
 from sandbox.wsgi import App, Environ, StartResponse
 from tests.contract.clouds.stands import KEY, SPEED, LambdaStand, Stand, WebhookStand
+from tests.contract.clouds.stands_gcp import GcpStand
 from tests.contract.clouds.stands_paperspace import PaperspaceStand
 from tests.contract.clouds.stands_runpod import RunpodStand
 from tests.contract.clouds.stands_vast import VastStand
 from tests.contract.clouds.stands_vultr import VultrStand
 
-STANDS: dict[str, type[Stand]] = {kind.service: kind for kind in (LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand)}
+STANDS: dict[str, type[Stand]] = {
+    kind.service: kind for kind in (GcpStand, LambdaStand, PaperspaceStand, RunpodStand, VastStand, VultrStand)
+}
 CLOUDS = tuple(STANDS)
 VM = ("vast", "kubelet")
 LIVES = (*((cloud, "") for cloud in CLOUDS), VM)  # machines that can be rented: cloud and lane, "" = the usual one
@@ -304,6 +308,13 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
         _in_json("os", lambda rows: [row for row in rows if row["name"] != "Ubuntu 24.04 LTS x64"]),
     ),
     "vultr.systems.talos": ("systems", _in_json("os", lambda rows: [*rows, {"id": 9, "name": "Talos 1.13 x64"}])),
+    "gcp.types.filter": (
+        "types",
+        _in_json(
+            "items",
+            lambda scopes: {**scopes, "zones/x": {"machineTypes": [{"name": "e2-micro", "guestCpus": 2, "memoryMb": 1024}]}},
+        ),
+    ),
     "tailscale.devices.online": ("devices", _in_json("devices.0", lambda row: {**row, "connectedToControl": "yes"})),
     "tailscale.keys.whole": ("keys", _in_json("keys", lambda keys: [*keys, {"id": "kOther"}])),
     "headscale.policy": ("policy", _in_json("policy", lambda _text: 7)),
@@ -323,6 +334,7 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
     **{f"{cloud}.life.price": _life(price_ratio=1.2) for cloud in CLOUDS},
     **{f"{cloud}.life.up": _life(running_after=None) for cloud in CLOUDS},
     **{f"{cloud}.life.end": _life(ended_after=None) for cloud in CLOUDS},
+    "gcp.gone.look": _gone_as(404, {"error": {"code": 404, "errors": [{"reason": "forbidden"}]}}),
     "lambda.gone.look": _gone_as(404, {"error": {"code": "global/not-found"}}),
     "paperspace.gone.look": _gone_as(200, {"id": "ps1", "dtDeleted": None}),
     "runpod.gone.look": _gone_as(200, {"id": "p", "status": "EXITED"}),
@@ -383,7 +395,8 @@ class Subject:
         if service in STANDS:
             self.stand = STANDS[service]()
             self.world, self.app = self.stand.world, t.cast(App, self.stand.app)
-            self.params: dict[str, t.Any] = {f"{service}_api_url": self.stand.base, f"{service}_api_key": KEY}
+            key = {"gcp_service_account_contents": self.world.secrets[SECRET]} if service == "gcp" else {f"{service}_api_key": KEY}
+            self.params: dict[str, t.Any] = {f"{service}_api_url": self.stand.base, **key}
             self.table = ask.CLOUDS[service]
             self.world.clock.run_at(speed, 0)
         elif service == OWN:

@@ -146,7 +146,7 @@ def test_S0_20_cloud_names(name: str, cloud: str | None) -> None:
 def test_cloud_suggestions() -> None:
     assert cloud_suggestions("lamda") == ("lambda",)
     assert cloud_suggestions("zzz") == ()
-    assert set(ENTRIES) == {"vast", "runpod", "lambda", "paperspace", "vultr", "webhook"}
+    assert set(ENTRIES) == {"vast", "runpod", "lambda", "paperspace", "vultr", "gcp", "webhook"}
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_known_cloud_has_a_record() -> None:
-    assert set(registry.ENTRIES) == {"lambda", "paperspace", "runpod", "vast", "vultr", "webhook"}
+    assert set(registry.ENTRIES) == {"gcp", "lambda", "paperspace", "runpod", "vast", "vultr", "webhook"}
     for name, entry in registry.ENTRIES.items():
         record = entry.facts
         assert entry.name == name and record.lanes and record.credential_env and record.states and record.lane_reason

@@ -381,7 +381,14 @@ def test_a_request_is_one_machine_with_a_class_of_its_own() -> None:
 
 def test_a_request_without_a_cloud_may_be_served_by_every_rented_one() -> None:
     specs, _warnings = parse([document("GPURequest", {"gpuType": "A10"})])
-    assert [choice.cloud for choice in specs.classes["request-base"].clouds] == ["lambda", "paperspace", "runpod", "vast", "vultr"]
+    assert [choice.cloud for choice in specs.classes["request-base"].clouds] == [
+        "gcp",
+        "lambda",
+        "paperspace",
+        "runpod",
+        "vast",
+        "vultr",
+    ]
     assert all(choice.implicit for choice in specs.classes["request-base"].clouds)
     assert specs.pools[0].cloud == ""
 

@@ -35,7 +35,7 @@ from .build import seen as observed
 OURS, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 NAME = "tgp-a1b2c3d4-p-00001"
 STAMP = {"cluster": "a1b2c3d4", "generation": OURS, "nonce": NAME}
-STAMPED = ("lambda", "runpod", "vast", "vultr")
+STAMPED = ("gcp", "lambda", "runpod", "vast", "vultr")
 ENDS = ("destroy", "delete_instance")
 
 

@@ -47,9 +47,9 @@ ENTRIES = {
     "inventory.nodes": (12, "core"),  # from its cache; it imports what fleet_info does when it reads
     "modules.tailscale_key": (37, "core mesh model units"),
     "modules.node_info": (47, "core kube model planner runs units"),
-    "modules.lambda_instance": (80, "core model planner providers units"),
-    "modules.fleet_info": (221, f"{READS} reports"),
-    "modules.fleet_plan": (272, ACTS),
+    "modules.lambda_instance": (89, "core model planner providers units"),
+    "modules.fleet_info": (230, f"{READS} reports"),
+    "modules.fleet_plan": (281, ACTS),
 }
 
 

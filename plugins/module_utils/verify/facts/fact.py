@@ -111,11 +111,16 @@ def _one_page(_body: t.Any) -> dict[str, t.Any]:
     return {}
 
 
+def _id(entry: t.Mapping[str, t.Any]) -> str:
+    return str(entry.get("id"))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WatchCalls:
     """The read-only calls that show a rented machine. ``entries`` is the place of the list's entries, ``machine`` the path of one by its
     id, and ``entry`` its place in that answer. ``aspects``: the places in an entry of which a look records whether they are null, absent or
-    filled; ``word`` is the place of the state. ``more``: what a page's answer asks for the next one, empty = it was the last."""
+    filled; ``word`` is the place of the state. ``more``: what a page's answer asks for the next one, empty = it was the last.
+    ``identity``: the id by which the client knows an entry; its parts, between slashes, fill the braces of ``machine``."""
 
     list_path: str
     entries: str
@@ -127,6 +132,7 @@ class WatchCalls:
     list_pace: str = ""
     machine_pace: str = ""
     more: t.Callable[[t.Any], dict[str, t.Any]] = _one_page
+    identity: t.Callable[[t.Mapping[str, t.Any]], str] = _id
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
