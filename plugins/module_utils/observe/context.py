@@ -264,7 +264,7 @@ def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], ki
 def _label(params: t.Mapping[str, t.Any], option: str, usual: str) -> str:
     """A key of labels."""
     key = str(params.get(option) or usual)
-    if problem := key_problem(key):
+    if key != usual and (problem := key_problem(key)):
         raise InvalidInput(f"{option}: {problem}", remedy=f"Write a key like {usual}.")
     return key
 

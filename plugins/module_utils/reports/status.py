@@ -409,6 +409,7 @@ def _duration(seconds: float) -> str:
 def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim], now: datetime) -> dict[str, t.Any]:
     """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least"."""
     context.task.read("time_zone", calendar.zone)
+    purchase = context.task.read("purchase_price", parse_money)
     zone = context.task.params.get("time_zone") or "UTC"
     lines = books(ledger or Ledger(), claims, now, CAPABILITIES)
     forecast = outlook(lines, claims, now, zone)
@@ -424,7 +425,7 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
         "time_zone": zone,
         "whole": ledger is not None and not ledger.torn,
         "budgets": [budget_row(purse) for purse in purses.all],
-        "break_even": break_even_rows(context.task.read("purchase_price", parse_money), claims, lines, now),
+        "break_even": break_even_rows(purchase, claims, lines, now) if purchase is not None else [],
     }
 
 

@@ -36,7 +36,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from .build import CAPABILITIES, DAY, NOON, at, claim, decide, instance, node, offer, pod, pool, seen, specs
+from .build import CAPABILITIES, NOON, at, claim, decide, instance, node, offer, pod, pool, seen, specs
 
 GPU = {"nvidia.com/gpu": 1}
 NAME = "tgp-a1b2c3d4-p-00001"
@@ -297,4 +297,3 @@ def test_L44_buying_is_judged_by_recorded_hours_once_there_are_two_weeks_of_them
     ):
         (row,) = break_even_rows(Decimal(800), lives, lines, now)
         assert (row["hours"], (row["useful_hours_a_day"], row["days"])) == (1600, expected)
-    assert break_even_rows(None, lives, lines, DAY) == []

@@ -109,12 +109,10 @@ def break_even_hours(purchase: Decimal, rent_hour: Decimal, power_price_kwh: Dec
 
 
 def break_even_rows(
-    purchase: Decimal | None, claims: t.Iterable[Claim], lines: t.Sequence[LedgerLine], now: datetime
+    purchase: Decimal, claims: t.Iterable[Claim], lines: t.Sequence[LedgerLine], now: datetime
 ) -> list[dict[str, t.Any]]:
     """JSON-safe, for each kind of machine that lives. ``days`` is the time in which it is used for so many hours, at the useful hours a day
     that were recorded of its kind (L-44); None = never, or ``useful_hours_a_day`` None: they were recorded for less than two weeks."""
-    if purchase is None:
-        return []
     rows = []
     for cloud, count, model, hourly in sorted(
         {(one.cloud, one.offer.gpu_count, one.offer.model, one.price) for one in claims if one.price > 0}
