@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from ..contract.act.rig import SECRETS
+from ..contract.act.rig import secret_of
 from . import agents, modules, objects, pauses, sources, strangers, switches, trials, workloads
 
 if t.TYPE_CHECKING:
@@ -84,10 +84,10 @@ class Adverse:
         lagging.set_list_after(self.stage.world, cloud, seconds)
 
     def revoke(self, cloud: str) -> None:
-        self.stage.world.secrets[SECRETS[cloud]] = "revoked-" + self.keys[SECRETS[cloud]]
+        self.stage.world.secrets[secret_of(cloud)] = "revoked-" + self.keys[secret_of(cloud)]
 
     def renew(self, cloud: str) -> None:
-        self.stage.world.secrets[SECRETS[cloud]] = self.keys[SECRETS[cloud]]
+        self.stage.world.secrets[secret_of(cloud)] = self.keys[secret_of(cloud)]
 
     def restore(self) -> None:
         """Nothing is wrong any more."""

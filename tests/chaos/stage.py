@@ -26,7 +26,7 @@ from sandbox.vultr_account import Account as VultrAccount
 from sandbox.world import Machine
 from schemas.crds import claim_definition
 
-from ..contract.act.rig import KEYS, RENTED, SECRETS, URLS, Rig
+from ..contract.act.rig import RENTED, URLS, Rig, option_of, secret_of
 from . import agents, edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling, workloads
 from . import folder as folder_store
 from .adverse import Adverse
@@ -301,7 +301,7 @@ class Stage(Rig):
         if self.box.tailnet.v1_only:  # it has API keys and no OAuth clients
             token = self.world.secrets["TAILSCALE_API_KEY"]
             option |= {"tailscale_oauth_client_id": None, "tailscale_oauth_client_secret": None, "tailscale_api_token": token}
-        keys = {KEYS[cloud]: self.adverse.keys.get(SECRETS[cloud]) for cloud in RENTED}
+        keys = {option_of(cloud): self.adverse.keys.get(secret_of(cloud)) for cloud in RENTED}
         given = {"state_dir": str(self.folder / f"state-{host}"), **self.source.params()}
         return super().run(
             module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **self.options, **params}

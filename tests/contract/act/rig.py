@@ -48,8 +48,6 @@ URLS = {
     "image_factory": "https://factory.talos.dev",
 }
 RENTED = ("gcp", "lambda", "paperspace", "runpod", "vast", "vultr")
-SECRETS = {**{cloud: f"{cloud.upper()}_API_KEY" for cloud in RENTED}, "gcp": "GCP_SERVICE_ACCOUNT_CONTENTS"}
-KEYS = {cloud: name.lower() for cloud, name in SECRETS.items()}
 SCENARIO: dict[str, t.Any] = {
     "lambda": [
         {"type": "gpu_1x_rtx6000", "region": "us-west-1", "stock": 4, "boot": 20},
@@ -66,6 +64,16 @@ DESTROY = "/instance-operations/terminate"
 _LOCK = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/tgp-system/leases")
 _COUNTER = itertools.count(1)
 _DUST = Decimal("1e-12")  # sums of 28 digits whose last ones were rounded; a bill may be a whole started minute apart
+
+
+def secret_of(cloud: str) -> str:
+    """The variable that holds the credential of a cloud."""
+    return "GCP_SERVICE_ACCOUNT_CONTENTS" if cloud == "gcp" else f"{cloud.upper()}_API_KEY"
+
+
+def option_of(cloud: str) -> str:
+    """The option that does."""
+    return secret_of(cloud).lower()
 
 
 class Killed(BaseException):
@@ -180,7 +188,7 @@ class Rig:
             "talos_secrets": self.box.talos.bundle(),
             "control_plane_endpoint": IN_PROCESS,
             **{f"{cloud}_api_url": URLS[cloud] for cloud in RENTED},
-            **{KEYS[cloud]: self.world.secrets.get(SECRETS[cloud]) for cloud in RENTED},
+            **{option_of(cloud): self.world.secrets.get(secret_of(cloud)) for cloud in RENTED},
             "webhook_url": URLS["webhook"],
             "mesh_proxy": URLS["mesh_proxy"],
             "tailscale_api_url": URLS["tailscale"],

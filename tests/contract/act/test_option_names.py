@@ -16,10 +16,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.variables import call
 
 from tests.repository.tree import ROOT
 
-from .rig import KEYS, MODULES, Rig
+from .rig import MODULES, RENTED, Rig, option_of
 
 UUID = "00000000-0000-4000-8000-000000000000"
-NO_CLOUD = {"webhook_url": None, **dict.fromkeys(KEYS.values())}
+NO_CLOUD = {"webhook_url": None, **{option_of(cloud): None for cloud in RENTED}}
 # playbook, module, options, what the message says; each ~option~ is the name of an option
 CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ("prices", "offer_info", {"max_price": "cheap"}, ['~max_price~: "cheap" is not an amount.']),
