@@ -89,6 +89,8 @@ def _machine(stage: Stage, model: Machine, name: str, stamped: bool, world: Worl
     number = str(world.random.randrange(10**7, 10**8))
     one = copy.copy(model)
     one.id = number if model.cloud == "vast" else (number + "f" * 24)[: len(model.id)]
+    if model.cloud == "gcp":  # a machine is known by its zone and name
+        one.id = f"{model.offer.region}/{name}"
     one.details = {
         key: value for key, value in copy.deepcopy(model.details).items() if key not in ("struck", "node", "device", "certificate")
     }
@@ -97,7 +99,7 @@ def _machine(stage: Stage, model: Machine, name: str, stamped: bool, world: Worl
     one.rates, one.steps, one.console = [], [], []
     if one.cloud == "vast":  # what became of the model's contract is not to become of this one
         one.details.update(end=world.clock.seconds() + _CONTRACT, intended="running", queued=False, outbid=False)
-    for key in ("tags", "env_form", "extra_env", "environment"):
+    for key in ("tags", "labels", "env_form", "extra_env", "environment"):
         if one.details.get(key):
             one.details[key] = _restamped(one.details[key], stage.sight.cluster_id if stamped else "")
     if "label" in one.details:
@@ -111,7 +113,11 @@ def _machine(stage: Stage, model: Machine, name: str, stamped: bool, world: Worl
 def _restamped(stamps: t.Any, ours: str) -> t.Any:
     """Stamps of another cluster where ours were (``ours`` the id to be replaced), none without it."""
     if isinstance(stamps, dict):
-        return {key: value.replace(ours, "ffffffff") for key, value in stamps.items() if ours or not key.startswith(("TGP", "TS_"))}
+        return {
+            key: value.replace(ours, "ffffffff")
+            for key, value in stamps.items()
+            if ours or not key.startswith(("TGP", "TS_", "tgp-"))
+        }
     kept = [one for one in stamps if ours or "tgp" not in str(one).lower()]
     if kept and isinstance(kept[0], dict):
         return [{**one, "value": str(one["value"]).replace(ours, "ffffffff")} for one in kept]
