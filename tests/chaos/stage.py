@@ -627,7 +627,7 @@ class Stage(Rig):
             if "tgp.io/do-not-disrupt" in (node["metadata"].get("annotations") or {}):
                 self.kube("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"tgp.io/do-not-disrupt": None}}})
         for one in self.kube("GET", "/api/v1/namespaces/kube-system/pods")["items"]:
-            if one["metadata"]["name"].startswith("job-"):
+            if one["metadata"]["name"].startswith(("job-", "ask-")):
                 self.api.request(
                     "DELETE", f"/api/v1/namespaces/kube-system/pods/{one['metadata']['name']}", {"gracePeriodSeconds": 0}
                 )

@@ -84,7 +84,7 @@ def test_a_document_that_appears_gets_a_machine_that_goes_with_it(kind: str, sou
 
 
 def test_stories_draw_where_documents_stand_and_which_appear() -> None:
-    stories = [Story.draw(ground, f"1/{number}") for ground in sorted(ALL) for number in range(6)]
+    stories = [Story.draw(ground, f"1/{number}") for ground in sorted(ALL) for number in range(12)]
     assert {one.lines[0] for one in stories} == {f"documents {source}" for source in SOURCES}
     lines = {line for one in stories for line in one.lines}
     assert lines >= {"document appear request", "document appear pool", "source empty", "source missing"}

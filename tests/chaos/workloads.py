@@ -148,12 +148,14 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {"ask": ask}
 
 @dataclasses.dataclass(frozen=True)
 class Before:
-    """What a run of ``autoscale`` finds: machines that were ever made, those that are well, pods that wait, and GPUs in use."""
+    """What a run of ``autoscale`` finds: machines that were ever made, that live and that are well, pods that wait, and GPUs in use by Node. A
+    machine on its way that fails in the run was counted on all the same."""
 
     made: frozenset[str]
+    living: tuple[Machine, ...]
     well: tuple[Machine, ...]
     waiting: tuple[Json, ...]
-    used: int
+    used: t.Mapping[str, int]
 
     @classmethod
     def of(cls, sight: Sight) -> Before:
@@ -170,7 +172,8 @@ class Before:
         pods = [one for one in sight.pods() if _wants_gpu(one) and "deletionTimestamp" not in one["metadata"]]
         pods = [one for one in pods if one.get("status", {}).get("phase", "Pending") in ("Pending", "Running")]
         waiting = [one for one in pods if not one["spec"].get("nodeName")]
-        return cls(frozenset(one.id for one in sight.made()), tuple(well), tuple(waiting), len(pods) - len(waiting))
+        used = collections.Counter(one["spec"]["nodeName"] for one in pods if one["spec"].get("nodeName"))
+        return cls(frozenset(one.id for one in sight.made()), tuple(sight.living()), tuple(well), tuple(waiting), used)
 
 
 def _wants_gpu(pod: Json) -> bool:
@@ -200,7 +203,7 @@ def I34_what_is_rented_for_pods_is_of_use(sight: Sight, run: Run, before: Before
         return f"pods wait for {zone}, and rented is {', '.join(one.offer.region for one in new)}"
     if extra <= len(single):
         return ""
-    free = sum(one.offer.gpu_count for one in (*before.well, *_coming(sight, before), *new)) - before.used
+    free = sum(one.offer.gpu_count - before.used.get(one.name, 0) for one in (*before.living, *new))
     least = min(needed.values(), default=0)
     return f"{extra} machines are rented, {free} GPUs are free, and the smallest gang needs {least}" if free < least else ""
 
@@ -216,12 +219,6 @@ def _without_pods(sight: Sight, before: Before) -> int:
     ended = sum(1 for one in before.well if one.ended is not None)
     replaced = [one for one in sight.claims().values() if one.get("replaces") and set(one["ids_seen"]) - before.made]
     return asked + ended + len(replaced)
-
-
-def _coming(sight: Sight, before: Before) -> list[Machine]:
-    """Those that were made before and are no nodes that are well yet."""
-    well = {one.id for one in before.well}
-    return [one for one in sight.living() if one.id in before.made and one.id not in well]
 
 
 def _needed(sight: Sight, before: Before) -> dict[str, int]:
