@@ -214,6 +214,11 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("patch", "provisioningrequests/status", "autoscaling.x-k8s.io"),
         *_each("list", "podtemplates"),
     ),
+    "no pool here has capacityBuffers; tests/cluster/test_provisioning_requests_real.py": (
+        *_each("list", "capacitybuffers", "autoscaling.x-k8s.io"),
+        *_each("patch", "capacitybuffers/status", "autoscaling.x-k8s.io"),
+        *(Right("get", plural, "apps") for plural in ("deployments", "statefulsets", "replicasets")),
+    ),
     "no pod with persistent volumes waits; tests/contract/act/test_autoscale.py": (
         *_each("list", "persistentvolumeclaims"),
         *_each("list", "persistentvolumes"),

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 
+from sandbox import capacity_buffers
 from sandbox import provisioning_requests as kueue
 
 from . import objects
@@ -18,20 +19,21 @@ from .plane import Plane
 from .stage import Stage
 
 pytestmark = pytest.mark.cluster
-DEFINITION = f"{kueue.DEFINITIONS}/provisioningrequests.autoscaling.x-k8s.io"
 
 
 class Queue(Stage):
     def documents(self) -> list[dict[str, t.Any]]:
         node_class, rented, _own = super().documents()
-        rented["spec"]["provisioningClasses"] = ["tgp.io/atomic"]
+        rented["spec"] |= {"provisioningClasses": ["tgp.io/atomic"], "capacityBuffers": True}
         return [node_class, rented]
 
 
 @pytest.fixture
 def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Queue]:
     plane.create(kueue.DEFINITIONS, kueue.manifest())
-    plane.until(lambda: plane.http.get(kueue.path("default")).is_success, what="the kind to be served")
+    plane.create(kueue.DEFINITIONS, capacity_buffers.manifest())
+    for kind in (kueue, capacity_buffers):
+        plane.until(lambda path=kind.path("default"): plane.http.get(path).is_success, what="the kind to be served")
     made = Queue(plane, tmp_path, drain_timeout="8s")
     yield made
     try:
@@ -39,7 +41,8 @@ def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Queue]:
             made.run("destroy", everything=True, force=True)
     finally:
         made.close()
-        plane.delete(DEFINITION)
+        for kind in ("provisioningrequests", "capacitybuffers"):
+            plane.delete(f"{kueue.DEFINITIONS}/{kind}.autoscaling.x-k8s.io")
 
 
 def test_L42_on_the_real_api_server_a_request_is_served_and_its_pods_run_there(stage: Queue, own: str) -> None:
@@ -62,6 +65,7 @@ def test_L42_on_the_real_api_server_a_request_is_served_and_its_pods_run_there(s
         for body in kueue.pods("train", 2, spec):
             del body["metadata"]["ownerReferences"]  # there is no such Job here, and the collector would delete its pods
             plane.create(f"/api/v1/namespaces/{space}/pods", body)
+        plane.create(capacity_buffers.path(space), capacity_buffers.buffer("train", replicas=2, limits={"nvidia.com/gpu": "1"}))
         plane.until(
             lambda: {one["status"].get("phase") for one in objects.pods(plane, space)} == {"Running"},
             what="its pods to run",
@@ -69,7 +73,10 @@ def test_L42_on_the_real_api_server_a_request_is_served_and_its_pods_run_there(s
         )
         stage.run("autoscale")
         told = kueue.conditions(plane.get(kueue.path(space, "train")))
-        assert told["BookingExpired"][:2] == ("True", "CapacityBookingConsumed") and len(stage.living()) == 2
+        assert told["BookingExpired"][:2] == ("True", "CapacityBookingConsumed")
+        spare = plane.get(capacity_buffers.path(space, "train"))
+        assert kueue.conditions(spare)["Provisioning"][:2] == ("False", "RequiresNewCapacity") and spare["status"]["replicas"] == 1
+        assert len(stage.living()) == 3, "one more for the buffer"
     finally:
         plane.delete(f"/api/v1/namespaces/{space}/pods", gracePeriodSeconds=0)
         plane.delete(f"/api/v1/namespaces/{space}")

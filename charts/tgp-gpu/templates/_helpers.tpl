@@ -89,6 +89,11 @@
 {{- else }}{{ contains "\"provisioningClasses\":" (toJson .Values.documents.inline) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.readsBuffers" -}}
+{{- if kindIs "bool" .Values.rbac.capacityBuffers }}{{ .Values.rbac.capacityBuffers }}
+{{- else }}{{ contains "\"capacityBuffers\":true" (toJson .Values.documents.inline) }}{{ end }}
+{{- end }}
+
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
@@ -100,6 +105,7 @@
 {{- if eq (include "tgp.readsUtilization" .) "true" }}{{ $features = append $features "utilization" }}{{ end }}
 {{- if eq (include "tgp.readsDevices" .) "true" }}{{ $features = append $features "devices" }}{{ end }}
 {{- if eq (include "tgp.readsRequests" .) "true" }}{{ $features = append $features "provisioning_requests" }}{{ end }}
+{{- if eq (include "tgp.readsBuffers" .) "true" }}{{ $features = append $features "capacity_buffers" }}{{ end }}
 {{- if .Values.options.namespace_teams }}{{ $features = append $features "namespaces" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}

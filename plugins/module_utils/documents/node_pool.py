@@ -296,6 +296,7 @@ def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
         "schedulers": tuple(spec.get("schedulers", ())),
         "scale_up_delay": reader.duration(spec.get("scaleUpDelay"), "spec.scaleUpDelay", 0),
         "dra_driver": spec.get("draDriver", ""),
+        "capacity_buffers": spec.get("capacityBuffers", False),
         "provisioning_classes": tuple(spec.get("provisioningClasses", ())),
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
@@ -303,7 +304,6 @@ def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
 
 
 # ---- what a new node has to pass (L-35)
-
 _ACCEPTANCE = "spec.acceptance"
 
 

@@ -426,6 +426,7 @@ NODE_POOL = _document(
             "acceptance": _ACCEPTANCE,
             "pack": _said({"enum": list(PACKS)}, "which machine is taken for waiting pods"),
             "schedulers": _list(_TEXT, description="schedulers whose waiting pods count beside the default one's"),
+            "capacityBuffers": _said(_YES_NO, "whether its machines hold the spare room of CapacityBuffers"),
             "provisioningClasses": _list(
                 {"enum": list(PROVISIONING_CLASSES)}, description="classes of the ProvisioningRequests that its machines serve"
             ),

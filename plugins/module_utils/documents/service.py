@@ -33,6 +33,7 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "unhealthyConditions": "a service has no Node that could show conditions or taints",
     "pack": "no pod runs on a service",
     "schedulers": "no pod runs on a service",
+    "capacityBuffers": "no pod runs on a service",
     "provisioningClasses": "no pod runs on a service",
     "scaleUpDelay": "no pod runs on a service",
     "timeSlicing": "no pod runs on a service",

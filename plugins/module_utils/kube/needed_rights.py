@@ -23,6 +23,7 @@ ACCEPTANCE = "acceptance"
 UTILIZATION = "utilization"
 DEVICES = "devices"
 PROVISIONING = "provisioning_requests"
+BUFFERS = "capacity_buffers"
 NAMESPACES = "namespaces"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
@@ -35,6 +36,7 @@ FEATURES = {
     UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
     DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
     PROVISIONING: "pools that serve ProvisioningRequests (provisioningClasses)",
+    BUFFERS: "pools that hold the spare room of CapacityBuffers (capacityBuffers)",
     NAMESPACES: "labels of namespaces that say for which team their pods run (namespace_teams)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
@@ -208,12 +210,26 @@ _ANSWER = Need(
     _all("patch", "provisioningrequests/status", _AUTOSCALING),
     PROVISIONING,
 )
+_BUFFERED = Need(
+    "see which CapacityBuffers ask for spare room, for which pods, and how many those have",
+    (
+        *_all("list", "capacitybuffers", _AUTOSCALING),
+        *_all("list", "podtemplates"),
+        *(Right("get", plural, "apps") for plural in ("deployments", "statefulsets", "replicasets")),
+    ),
+    BUFFERS,
+)
+_ANSWER_BUFFERS = Need(
+    "write into their status whether the room is there",
+    _all("patch", "capacitybuffers/status", _AUTOSCALING),
+    BUFFERS,
+)
 _NAMESPACES = Need("read for which team the pods of a namespace run", _all("list", "namespaces"), NAMESPACES, asked=False)
 
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _NAMESPACES)
+_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _NAMESPACES)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
@@ -235,10 +251,12 @@ _EVERYTHING = (
     _DEVICES,
     _REQUESTED,
     _ANSWER,
+    _BUFFERED,
+    _ANSWER_BUFFERS,
 )
 
 NEEDS: dict[str, tuple[Need, ...]] = {
-    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES, _REQUESTED),
+    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED),
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
@@ -250,7 +268,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
     "release": (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _LOCK, _DOCUMENTS, _STATUS, _HOLD),
     "adopt": (*_RUN, *_LOOK),
-    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH, _REQUESTED),
+    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH, _REQUESTED, _BUFFERED),
     "destroy": _TERMINATE,
     "provision": _EVERYTHING,
     "autoscale": _EVERYTHING,
@@ -282,6 +300,7 @@ def pool_features(pools: t.Iterable[Pool]) -> set[str]:
         found |= {UTILIZATION} if pool.idle_signal != "pods" else set()
         found |= {DEVICES} if pool.dra_driver else set()
         found |= {PROVISIONING} if pool.provisioning_classes else set()
+        found |= {BUFFERS} if pool.capacity_buffers else set()
     return found
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .claims import Claim
-from .queues import RequestStatus
+from .queues import BufferStatus, RequestStatus
 from .reasons import ActionKind, EventReason
 
 
@@ -135,7 +135,7 @@ class Plan:
     for people who do not look at the run. ``judged``: the kinds of notices that this plan
     would hold if there were any. Of a run that looks at pods ``waiting`` are those that wait, ``tally`` the GPUs per pool, ``join`` the
     machines that only lack our marks, ``admit`` those that may be asking for their certificate. ``paused`` are the pools that a person paused.
-    ``requests``: what shall stand in the status of ProvisioningRequests.
+    ``requests`` and ``buffers``: what shall stand in the status of ProvisioningRequests and CapacityBuffers.
     """
 
     actions: tuple[Action, ...] = ()
@@ -152,3 +152,4 @@ class Plan:
     admit: tuple[str, ...] = ()
     paused: tuple[PausedPool, ...] = ()
     requests: tuple[RequestStatus, ...] = ()
+    buffers: tuple[BufferStatus, ...] = ()

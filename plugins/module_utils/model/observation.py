@@ -16,7 +16,7 @@ from .devices import DynamicResources
 from .mesh import Device, MeshKey
 from .names import Labels
 from .offers import Extra, Instance, Offer
-from .queues import ProvisioningRequest
+from .queues import CapacityBuffer, ProvisioningRequest
 from .spec import Ledger, Pause
 
 
@@ -103,5 +103,6 @@ class Observation:
     generations: tuple[str, ...] = ()  # of our record store, the current one first (planner/garbage_collection/ownership.py)
     offers_read: bool = True  # False = no cloud was asked for its offers
     pauses: tuple[Pause, ...] = ()  # of the record beside the claims
+    buffers: tuple[CapacityBuffer, ...] = ()  # where a pool serves them, and the mode asks for them
     requests: tuple[ProvisioningRequest, ...] = ()  # that are not over and that a pool serves, where the mode asks for them
     namespaces: t.Mapping[str, Labels] | None = None  # their labels; None = not read

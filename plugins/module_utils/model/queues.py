@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests for room that are objects of the cluster and no pods (L-42): ProvisioningRequests of autoscaling.x-k8s.io."""
+"""Requests for room that are objects of the cluster and no pods (L-42): ProvisioningRequests and CapacityBuffers of
+autoscaling.x-k8s.io."""
 
 from __future__ import annotations
 
@@ -66,3 +67,39 @@ class RequestStatus:
     request: ProvisioningRequest
     conditions: tuple[StatusCondition, ...]
     details: t.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CapacityBuffer:
+    """A CapacityBuffer. ``pod``: a placeholder of its template, None = there is none, and ``reason`` and ``problem`` say why. ``scale``: the
+    replicas of the object that ``percentage`` is of. ``limits``: resource to amount. ``status``: without conditions."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    generation: int
+    pod: Pod | None = None
+    reason: str = ""
+    problem: str = ""
+    replicas: int | None = None
+    percentage: int | None = None
+    scale: int | None = None
+    limits: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    conditions: tuple[StatusCondition, ...] = ()
+    status: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    template: str = ""
+    template_generation: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"CapacityBuffer {self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BufferStatus:
+    """What shall stand in the status of a buffer, beside ``conditions``, of which each takes the place of the one of its type."""
+
+    buffer: CapacityBuffer
+    conditions: tuple[StatusCondition, ...]
+    status: t.Mapping[str, t.Any]

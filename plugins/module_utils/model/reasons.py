@@ -103,6 +103,19 @@ class RequestReason(enum.StrEnum):
     MACHINE_LOST = "MachineLost"
 
 
+class BufferReason(enum.StrEnum):
+    """Reasons of conditions of a CapacityBuffer (L-42), which are those of Karpenter."""
+
+    RESOLVED = "Resolved"
+    NO_SCALABLE = "ScalableRefNotFound"
+    NO_TEMPLATE = "PodTemplateNotFound"
+    RESOLUTION_FAILED = "ResolutionFailed"
+    FITS = "FitsExistingCapacity"
+    NEEDS_MORE = "RequiresNewCapacity"
+    NOT_READY = "NotReadyForProvisioning"
+    EMPTY = "BufferEmpty"
+
+
 class ActionKind(enum.StrEnum):
     """What a step of a plan does, in the order in which a plan counts its steps."""
 

@@ -239,7 +239,7 @@ class Pool:
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
     ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
     ``dra_driver``: the DRA driver that offers the GPUs of its nodes, empty = a device plugin does.
-    ``provisioning_classes``: of the ProvisioningRequests that it serves (L-42).
+    ``provisioning_classes``: of the ProvisioningRequests that it serves, and ``capacity_buffers``: whether it serves these (L-42).
     ``surge``: a machine that drifted or expires is replaced before it goes. ``acceptance``: None = new nodes are not tested.
     ``unhealthy_conditions``: its own entries; they go before those that hold for every pool (L-37).
     ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
@@ -296,6 +296,7 @@ class Pool:
     slices_renamed: bool = False
     dra_driver: str = ""
     provisioning_classes: tuple[str, ...] = ()
+    capacity_buffers: bool = False
     replicas: int | None = None
     orphaned_policy: str = "Drain"
     source: str = ""

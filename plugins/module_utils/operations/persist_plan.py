@@ -17,15 +17,16 @@ from ..kube.node_mark import parse_taint
 from ..kube.nodes import annotate, change, get_node
 from ..model import Action, Claim, Notice, Observation, Plan, StatusObject
 from ..model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION
+from ..model.queues import CapacityBuffer, ProvisioningRequest
 from ..model.reasons import ActionKind, Finding
 from ..observe.context import Context
-from ..observe.provisioning_requests import request_path
+from ..observe.queues import buffer_path, request_path
 from ..planner import finalizers, notices
 from ..planner.disruption.interruption import left_alone
 from ..planner.object_status import World, statuses
 from ..planner.object_status import change as status_change
 from ..planner.offers import launch_backoff
-from ..planner.provisioning import requested_capacity
+from ..planner.provisioning import capacity_buffers, requested_capacity
 from ..providers.registry import CAPABILITIES
 
 
@@ -343,7 +344,7 @@ def write_objects(context: Context, seen: Observation, decided: Plan) -> list[st
         held = finalizers.changes(context.specs, world.claims, seen.damaged)
         objects = write_finalizers(context, held, problems)
         world = dataclasses.replace(world, specs=dataclasses.replace(context.specs, objects=objects))
-    problems += write_requests(context, decided)
+    problems += write_queues(context, decided)
     for one, status in statuses(world):
         patch = status_change(one.status, status, seen.now)
         if patch is None or one.kind in refused:
@@ -363,22 +364,27 @@ def write_objects(context: Context, seen: Observation, decided: Plan) -> list[st
     return problems
 
 
-def write_requests(context: Context, decided: Plan) -> list[str]:
-    """Writes the status of ProvisioningRequests (L-42), each at most once per run, and only what has changed. What could not be written, as
-    sentences."""
+_Written = tuple[ProvisioningRequest | CapacityBuffer, str, dict[str, t.Any] | None]
+
+
+def write_queues(context: Context, decided: Plan) -> list[str]:
+    """Writes the status of ProvisioningRequests and CapacityBuffers (L-42), each at most once per run, and only what has changed. What could
+    not be written, as sentences."""
     problems: list[str] = []
-    for wanted in decided.requests:
-        patch = requested_capacity.status_patch(wanted)
+    requests: list[_Written] = [
+        (one.request, request_path(one.request), requested_capacity.status_patch(one)) for one in decided.requests
+    ]
+    buffers: list[_Written] = [(one.buffer, buffer_path(one.buffer), capacity_buffers.status_patch(one)) for one in decided.buffers]
+    for one, path, patch in (*requests, *buffers):
         if patch is None:
             continue
         context.lock.renew_if_due()
         try:
-            path = f"{request_path(wanted.request)}/status"
-            context.kube.patch(path, {"metadata": {"resourceVersion": wanted.request.version}, "status": patch})
+            context.kube.patch(f"{path}/status", {"metadata": {"resourceVersion": one.version}, "status": patch})
         except (NotFound, Conflict):
             continue  # it is gone, or another client has changed it: the next run decides anew
         except ApiError as error:
-            problems.append(f"The status of {wanted.request.title} cannot be written: {error}")
+            problems.append(f"The status of {one.title} cannot be written: {error}")
             if isinstance(error, Forbidden):
                 break
     return problems

@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..model import Action, Claim, Deletion, Notice, PausedPool, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
-from ..model.queues import RequestStatus
+from ..model.queues import BufferStatus, RequestStatus
 from ..model.reasons import ActionKind, Finding, Reason
 from .claim_sync import Settled
 from .claims.record import LIVE
@@ -58,6 +58,7 @@ class Draft:
     waiting: list[WaitingPod] = dataclasses.field(default_factory=list)
     tally: tuple[Tally, ...] = ()
     requests: tuple[RequestStatus, ...] = ()
+    buffers: tuple[BufferStatus, ...] = ()
     counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
     around: Topology | None = None  # who is where, if that matters to a pod that waits (L-40)
     meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)  # launch to be made anew to the pods it is for
@@ -225,6 +226,7 @@ class Draft:
             join=self.join,
             admit=self.admit,
             requests=self.requests,
+            buffers=self.buffers,
             paused=tuple(dataclasses.replace(pool, missing=self.withheld.get(pool.pool, 0)) for pool in self.paused),
         )
 

@@ -9,10 +9,11 @@ import typing as t
 
 import pytest
 
+from sandbox import capacity_buffers
 from sandbox import provisioning_requests as kueue
 
 from .rig import Rig
-from .test_autoscale import GPU, runs, scale
+from .test_autoscale import GPU, IDLE, runs, scale
 
 SPEC: dict[str, t.Any] = {
     "tolerations": [{"operator": "Exists"}],
@@ -85,3 +86,27 @@ def test_L42_a_request_that_does_not_fit_fails_with_its_reason_and_rents_nothing
 def test_L42_a_cluster_without_the_kind_is_no_error(rig: Rig) -> None:
     rig.training["provisioningClasses"] = ["tgp.io/atomic"]
     assert scale(rig)["problems"] == []
+
+
+def test_L42_a_buffer_gets_its_room_and_is_told(rig: Rig) -> None:
+    rig.kube("POST", kueue.DEFINITIONS, capacity_buffers.manifest())
+    rig.training["capacityBuffers"] = True
+    rig.kube("POST", "/api/v1/namespaces/default/podtemplates", kueue.template("spare", SPEC))
+    rig.kube("POST", capacity_buffers.path("default"), capacity_buffers.buffer("spare", replicas=1))
+    rig.plan("autoscale", check=True)
+    assert "status" not in rig.kube("GET", capacity_buffers.path("default", "spare")), "check mode writes nothing"
+
+    def fits() -> bool:
+        scale(rig)
+        return kueue.conditions(rig.kube("GET", capacity_buffers.path("default", "spare")))["Provisioning"][0] == "True"
+
+    rig.until(fits, "there is room for it", 120)
+    status = rig.kube("GET", capacity_buffers.path("default", "spare"))["status"]
+    assert (status["replicas"], status["podTemplateRef"], rig.creates()) == (1, {"name": "spare"}, 1)
+    scale(rig)
+    writes = rig.writes()
+    assert scale(rig)["launch"] == [] and rig.writes() == writes, "a quiet run"
+    rig.advance(IDLE)
+    assert scale(rig)["destroy"] == [] and rig.reap()["plan"]["destroy"] == [], "its room keeps the machine"
+    rig.kube("DELETE", capacity_buffers.path("default", "spare"))
+    assert len(scale(rig)["destroy"]) == 1

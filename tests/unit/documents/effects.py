@@ -45,6 +45,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import ATOMIC, CapacityBuffer, ProvisioningRequest
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import clients, context
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import Context
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.gather import ClusterFacts
@@ -256,6 +257,11 @@ def situations(specs: Specs) -> t.Iterator[tuple[str, Observation, Specs]]:
     for pods in (*([one] for one in waiters), waiters[4:], waiters):
         yield "autoscale", world(THURSDAY, MARKET, pods=tuple(pods)), asked()
         yield "autoscale", world(THURSDAY, [A10, PAIR], pods=tuple(pods)), asked()
+    spare = dataclasses.replace(waiters[0], placeholder=True)
+    request = ProvisioningRequest("default", "train", "r", "1", 1, THURSDAY, ATOMIC, (spare,))
+    yield "autoscale", dataclasses.replace(world(THURSDAY, MARKET), requests=(request,)), asked()
+    buffer = CapacityBuffer("default", "spare", "b", "1", 1, spare, replicas=9)
+    yield "autoscale", dataclasses.replace(world(THURSDAY, MARKET), buffers=(buffer,)), asked()
     gone = dataclasses.replace(specs, pools=(), sources={"pools.yml": Source()})
     for now in MOMENTS:
         scene = Scene(pool, specs.classes[pool.node_class], now)
@@ -297,6 +303,7 @@ def told(found: Plan) -> list[t.Any]:
             row += [[other.id for other in made.candidates], made.deletion and made.deletion.reason]
         rows.append(row)
     said = [found.shortfall, found.warnings, found.problems, found.waiting, found.tally, found.join, found.admit]
+    said.append([one.conditions for one in found.buffers])
     return [rows, said, sorted(found.findings)]
 
 

@@ -17,7 +17,14 @@ def read(spec: dict[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
 
 
 def test_nothing_said() -> None:
-    plain = {"pack": "price", "schedulers": (), "scale_up_delay": 0, "dra_driver": "", "provisioning_classes": ()}
+    plain = {
+        "pack": "price",
+        "schedulers": (),
+        "scale_up_delay": 0,
+        "dra_driver": "",
+        "provisioning_classes": (),
+        "capacity_buffers": False,
+    }
     assert read({}) == ({**plain, "slices": 1, "slices_renamed": False}, [])
 
 
@@ -27,6 +34,7 @@ def test_what_is_said() -> None:
         "schedulers": ["volcano"],
         "scaleUpDelay": "2m",
         "provisioningClasses": ["tgp.io/atomic"],
+        "capacityBuffers": True,
         "timeSlicing": {"replicas": 4, "renameByDefault": True},
     }
     found, problems = read(spec)
@@ -37,6 +45,7 @@ def test_what_is_said() -> None:
         "scale_up_delay": 120,
         "dra_driver": "",
         "provisioning_classes": ("tgp.io/atomic",),
+        "capacity_buffers": True,
         "slices": 4,
         "slices_renamed": True,
     }

@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (37, "core mesh model units"),
     "modules.node_info": (47, "core kube model planner runs units"),
     "modules.lambda_instance": (89, "core model planner providers units"),
-    "modules.fleet_info": (230, f"{READS} reports"),
-    "modules.fleet_plan": (281, ACTS),
+    "modules.fleet_info": (231, f"{READS} reports"),
+    "modules.fleet_plan": (282, ACTS),
 }
 
 

@@ -19,7 +19,7 @@ from ..claims.record import BEFORE_READY
 from ..cost import budgets, paid_hours
 from ..garbage_collection import document_gone
 from ..plan_builder import Draft, stronger
-from ..provisioning import gpu_health, node_conditions, requested_capacity, service
+from ..provisioning import capacity_buffers, gpu_health, node_conditions, requested_capacity, service
 from . import emptiness, voluntary
 from .drain_rules import Do
 
@@ -216,7 +216,7 @@ def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     added = latest(claim.initialized for claim in claims if claim.phase is Phase.READY)
     grew = added is not None and (draft.now - added).total_seconds() < SCALE_DOWN_DELAY_AFTER_ADD
     failed = voluntary.after_failure(draft, pool)
-    held = requested_capacity.holds(draft.situation)
+    held = {**capacity_buffers.holds(draft), **requested_capacity.holds(draft.situation)}
 
     def against(claim: Claim) -> str:
         if claim.name in draft.counted_on:

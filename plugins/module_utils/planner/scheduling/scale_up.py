@@ -17,7 +17,7 @@ from ..claims.record import BEFORE_READY, LIVE
 from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
-from ..provisioning import launch_planner, requested_capacity, service
+from ..provisioning import capacity_buffers, launch_planner, requested_capacity, service
 from ..provisioning.registration import drift, not_initialized
 from ..provisioning.reservations import LaunchCapacity
 from . import capacity, topology, unschedulable_pods
@@ -57,6 +57,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         reasons = bought[1]
     reasons |= whole.reasons
     _count_on(draft, whole.pods, packed, there)
+    reasons |= _keep_spare(draft, whole.pods, placed, launch_capacity, run_id)
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
         launch_planner.prevented(draft, situation.pool_by_key[key])
     of_machine = {place.claim.name: place.claim.pool for place in there} | {launch.name: launch.pool for launch in draft.launches}
@@ -75,6 +76,28 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
     draft.requests = requested_capacity.settle(draft, requested, _placed_pods(whole, packed, there, placed, reasons))
     draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools, resources)
     return launch_capacity
+
+
+def _keep_spare(
+    draft: Draft, pods: t.Sequence[Pod], placed: t.Mapping[str, str], launch_capacity: LaunchCapacity, run_id: str
+) -> dict[str, tuple[str, str]]:
+    """Room for CapacityBuffers on what is left once all pods have their places, and machines for what is missing: uid to pool and reason of
+    placeholders that get none."""
+    situation, resources = draft.situation, draft.situation.settings.gpu_resources
+    asked = demand(capacity_buffers.placeholders(situation), situation.pools, situation.settings, draft.now, situation.extended)
+    spare_pods = capacity_buffers.last(asked.pods)
+    there = _unbooked(draft, places(draft, unresumed=False)) if spare_pods else []
+    rooms = requested_capacity.without([place.room for place in there], pods, placed)
+    packed = fit(spare_pods, rooms, resources, asked.barred)
+    ready = {place.claim.name for place in there if place.node is not None}
+    _count_on(draft, spare_pods, packed, there)
+    reasons: dict[str, tuple[str, str]] = {}
+    if packed.left:
+        queue = Queue(packed.left, resources, asked.barred)
+        reasons = _Buyer(draft, launch_capacity, run_id).buy(queue, ())[1]
+    on_ready = {uid for uid, name in packed.placed.items() if name in ready}
+    draft.buffers = capacity_buffers.settle(draft, on_ready, {uid: why for uid, (_pool, why) in reasons.items()})
+    return reasons
 
 
 def _placed_pods(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads ProvisioningRequests and their pod templates."""
+"""Reads ProvisioningRequests, CapacityBuffers and their pod templates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape, NotFound
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import ATOMIC, ProvisioningRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import ATOMIC, CapacityBuffer, ProvisioningRequest
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.provisioning_requests import (
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.queues import (
+    BUFFERS,
     MOST_PODS,
     REQUESTS,
     TEMPLATES,
-    provisioning_requests,
+    Queues,
 )
 
 Json = dict[str, t.Any]
@@ -59,7 +60,7 @@ def read(
         return httpx.Response(200, text=json.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}))
 
     kube = Kube(Api("kubernetes", "http://kube.test", transport=httpx.MockTransport(answer)))
-    return provisioning_requests(kube, {ATOMIC}, GPU_RESOURCES), asked
+    return Queues(kube, GPU_RESOURCES).requests({ATOMIC}), asked
 
 
 def test_a_request_has_a_placeholder_for_each_pod_of_each_set() -> None:
@@ -101,3 +102,52 @@ def test_a_cluster_without_the_kind_has_none_and_a_page_in_between_proves_nothin
 def test_an_odd_object_is_named() -> None:
     with pytest.raises(BadShape, match="train"):
         read([{"metadata": {"name": "train"}, "spec": {}}])
+
+
+# ---- CapacityBuffers
+
+
+def spare(**spec: t.Any) -> Json:
+    return {**request(name="spare"), "spec": spec, "metadata": {**request(name="spare")["metadata"], "generation": 3}}
+
+
+def buffered(
+    *found: Json, templates: t.Sequence[Json] = (), scalable: Json | None = None
+) -> tuple[tuple[CapacityBuffer, ...], list[str]]:
+    asked: list[str] = []
+
+    def answer(call: httpx.Request) -> httpx.Response:
+        asked.append(call.url.path)
+        if call.url.path.startswith("/apis/apps/"):
+            missing = {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}
+            return httpx.Response(200, json=scalable) if scalable is not None else httpx.Response(404, json=missing)
+        items = {BUFFERS: list(found), TEMPLATES: list(templates)}[call.url.path]
+        return httpx.Response(200, text=json.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}))
+
+    kube = Kube(Api("kubernetes", "http://kube.test", transport=httpx.MockTransport(answer)))
+    return Queues(kube, GPU_RESOURCES).buffers(), asked
+
+
+def test_a_buffer_of_a_template_has_its_pod_and_its_limits() -> None:
+    (found,), asked = buffered(spare(podTemplateRef={"name": "t"}, replicas=3, limits={GPU: "4"}), templates=[template()])
+    assert found.pod is not None and (found.pod.requests, found.pod.placeholder, found.limits) == ({GPU: 2}, True, {GPU: 4})
+    assert (found.replicas, found.template, found.generation, asked) == (3, "t", 3, [BUFFERS, TEMPLATES])
+
+
+def test_a_buffer_of_a_deployment_has_its_replicas_and_its_pod() -> None:
+    deployment = {"metadata": {"name": "web"}, "spec": {"replicas": 10, "template": {"spec": SPEC}}}
+    ref = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
+    (found,), asked = buffered(spare(scalableRef=ref, percentage=20), scalable=deployment)
+    assert (found.scale, found.percentage) == (10, 20) and found.pod is not None and found.pod.requests == {GPU: 2}
+    assert asked == [BUFFERS, "/apis/apps/v1/namespaces/default/deployments/web"]
+
+
+def test_what_a_buffer_names_has_to_be_there_and_another_strategy_is_left_alone() -> None:
+    ref = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
+    odd = {"apiGroup": "batch", "kind": "Job", "name": "j"}
+    reasons = [
+        buffered(spare(**one))[0][0].reason
+        for one in ({"podTemplateRef": {"name": "t"}}, {"scalableRef": ref}, {"scalableRef": odd})
+    ]
+    assert reasons == ["PodTemplateNotFound", "ScalableRefNotFound", "ResolutionFailed"]
+    assert buffered(spare(podTemplateRef={"name": "t"}, provisioningStrategy="other.example.org/warm")) == ((), [BUFFERS])
