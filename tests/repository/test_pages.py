@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -121,3 +122,15 @@ def test_every_rule_that_is_tested_is_told() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in below("plugins/module_utils/planner", suffix=".py"))
     cases = set(re.findall(r"\bO\d{1,2}\b", code))
     assert len(cases) > 10 and {one for one in cases if f"| {one} |" not in text} == set()
+
+
+def test_a_notice_has_one_of_the_kinds_of_the_page_and_of_its_schema() -> None:
+    table = page("events").partition("## Notices")[2].partition("\n\nEach is sent")[0]
+    documented = {
+        kind for row in table.splitlines() for kind in re.findall(r"`([a-z_]+)`", row.split("|")[1] if "|" in row else "")
+    }
+    schema = json.loads((ROOT / "schemas" / "notice.schema.json").read_text(encoding="utf-8"))
+    assert documented == set(schema["properties"]["kind"]["enum"])
+    code = [path.read_text(encoding="utf-8") for path in below("plugins/module_utils", suffix=".py")]
+    sent = {kind for text in code for kind in re.findall(r"(?:\.notice|Message)\(\s*\"([a-z_]+)\"", text)}
+    assert len(sent) > 8 and sent <= documented
