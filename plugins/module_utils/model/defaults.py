@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 from .labels import REQUESTER_LABEL, TEAM_LABEL
@@ -22,6 +23,8 @@ CLOCK_TOLERANCE: t.Final = 60
 """Seconds by which a time that another host wrote may lie ahead of our clock and is still believed (L-3, L-22)."""
 PRICE_TTL: t.Final = 300
 """Seconds for which a price that was read serves a launch, and offers stay in the cache (L-13)."""
+TABLE_STALE_AFTER = timedelta(days=120)
+"""How long a table with a date is believed without a warning (B-19): Talos has a minor release every four months."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import re
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -16,7 +17,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core import errors, redact
 from ansible_collections.tgp.gpu.plugins.module_utils.model import LaunchRequest, Offer
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.launch import machine_body, request_id
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.machine_types import GPUS, GcpMachineType, Quotas, refusal
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.prices import ON_DEMAND, SPOT_SHARE, PriceTable, disk_hour
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.prices import (
+    AS_OF,
+    ON_DEMAND,
+    SPOT_SHARE,
+    PriceTable,
+    age_warning,
+    disk_hour,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.records import labels_of, marks_of
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.service_account import read_service_account
 from hypothesis import given
@@ -188,3 +196,9 @@ def test_every_price_is_of_a_type_that_can_be_rented() -> None:
     for name, price in ON_DEMAND.items():
         attached = name.partition("+")[2]
         assert price > 0 and (not attached or attached in GPUS)
+
+
+def test_B19_a_table_of_prices_that_is_older_than_120_days_is_reported() -> None:
+    assert age_warning(AS_OF + timedelta(days=120)) == ""
+    said = age_warning(AS_OF + timedelta(days=121))
+    assert f"is of {AS_OF}, 121 days ago" in said and "spotPrices" in said

@@ -41,7 +41,7 @@ from .machine_types import (
     to_offer,
     with_attached,
 )
-from .prices import DATE, PriceTable
+from .prices import AS_OF, PriceTable, age_warning
 from .records import identity_of, to_instance
 from .service_account import read_service_account
 
@@ -138,11 +138,13 @@ class GcpCloud:
             warnings.append(
                 f"gcp: the quota {ALL_REGIONS} of {self.project} is used up or 0, so no machine with a GPU can be made."
             )
+        if (age := age_warning(self._clock.now().date())) and not self._prices.on_demand:
+            warnings.append(age)
         lanes = "" if self._talos_image else " The class names no image of Talos (talosImage), so lane talos is not offered."
         count = len(self.instances())
         return CloudCheck(
             f"gcp: the service account {self._account.email} is accepted; project {self.project} has {count} "
-            f"instance{'' if count == 1 else 's'}. Prices are list prices of {DATE}, not checked against a bill.{lanes}",
+            f"instance{'' if count == 1 else 's'}. Prices are list prices of {AS_OF:%Y-%m}, not checked against a bill.{lanes}",
             tuple(warnings),
         )
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import date
 from decimal import Decimal
 
-DATE = "2026-11"
+from ...model.defaults import TABLE_STALE_AFTER
+
+AS_OF = date(2026, 11, 1)
 REGIONS = ("us-central1", "us-east1", "us-west1")  # they have the same prices
 ON_DEMAND: t.Mapping[str, Decimal] = {
     name: Decimal(dollars)
@@ -44,6 +47,17 @@ ON_DEMAND: t.Mapping[str, Decimal] = {
 }
 SPOT_SHARE = Decimal("0.4")  # of the price on demand: the least discount that Google announces is 60 %
 _DISK_GIB_MONTH, _HOURS = Decimal("0.1"), 730  # pd-balanced and hyperdisk-balanced
+
+
+def age_warning(today: date) -> str:
+    """A sentence once the table is old; empty before."""
+    days = (today - AS_OF).days
+    if days <= TABLE_STALE_AFTER.days:
+        return ""
+    return (
+        f"gcp: the table of list prices is of {AS_OF}, {days} days ago: Google may have changed them. Upgrade the collection, or give the "
+        "prices of your machine types in the class (settings prices and spotPrices)."
+    )
 
 
 def disk_hour(gib: int) -> Decimal:

@@ -9,12 +9,11 @@ import dataclasses
 import enum
 import re
 import typing as t
-from datetime import date, timedelta
+from datetime import date
 
+from ...model.defaults import TABLE_STALE_AFTER
 from .tables import UPGRADE, Minor, ReleaseTables, TableOrigin, minor, text_of
 
-STALE_AFTER = timedelta(days=120)
-"""Talos has a minor release every four months."""
 _DRIVER = re.compile(r"(?:siderolabs/)?(?:nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia)-([a-z-]+)")
 
 
@@ -65,7 +64,7 @@ def warnings(tables: ReleaseTables, sightings: t.Sequence[SeenVersion | SeenDriv
 
 def _age(origin: TableOrigin, today: date) -> tuple[str, str] | None:
     days = (today - origin.as_of).days
-    if days <= STALE_AFTER.days:
+    if days <= TABLE_STALE_AFTER.days:
         return None
     return f"The table {origin.table!r} is of {origin.as_of}, {days} days ago: newer releases may be missing.", ""
 
