@@ -224,6 +224,9 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("list", "persistentvolumes"),
         *_each("list", "storageclasses", "storage.k8s.io"),
     ),
+    "no pod of a PodGroup waits; tests/contract/act/test_autoscale.py": tuple(
+        Right("list", "podgroups", group) for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
+    ),
     "the own machine of these tests has a statusEndpoint; tests/node_real/test_node.py": _each("get", "nodes"),
     "evidence about a machine that does not become usable": _each("list", "events"),
 }

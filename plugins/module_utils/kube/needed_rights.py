@@ -139,6 +139,11 @@ _REACH = Need(
     ),
     asked=False,
 )
+_GROUPS = Need(
+    "see how many pods of a PodGroup have to run at once, where such pods wait",
+    tuple(Right("list", "podgroups", group) for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")),
+    asked=False,
+)
 _END_TOKENS = Need("delete the bootstrap token of a machine", _all("delete", "secrets", namespace="kube-system"), TOKENS)
 _REPORT = Need(
     "report in Kubernetes Events what is done for pods, Nodes and documents (L-32)",
@@ -229,7 +234,7 @@ _NAMESPACES = Need("read for which team the pods of a namespace run", _all("list
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _REACH, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _NAMESPACES)
+_PLAN = (*_LOOK, _PODS, _REACH, _GROUPS, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _NAMESPACES)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
@@ -248,6 +253,7 @@ _EVERYTHING = (
     _TEST,
     _UTILIZATION,
     _REACH,
+    _GROUPS,
     _DEVICES,
     _REQUESTED,
     _ANSWER,

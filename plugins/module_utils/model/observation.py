@@ -16,7 +16,7 @@ from .devices import DynamicResources
 from .mesh import Device, MeshKey
 from .names import Labels
 from .offers import Extra, Instance, Offer
-from .queues import CapacityBuffer, ProvisioningRequest
+from .queues import CapacityBuffer, PodGroups, ProvisioningRequest
 from .spec import Ledger, Pause
 
 
@@ -105,4 +105,5 @@ class Observation:
     pauses: tuple[Pause, ...] = ()  # of the record beside the claims
     buffers: tuple[CapacityBuffer, ...] = ()  # where a pool serves them, and the mode asks for them
     requests: tuple[ProvisioningRequest, ...] = ()  # that are not over and that a pool serves, where the mode asks for them
+    pod_groups: PodGroups = PodGroups()  # those of API groups that pods which wait name, in mode autoscale
     namespaces: t.Mapping[str, Labels] | None = None  # their labels; None = not read

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests for room that are objects of the cluster and no pods (L-42): ProvisioningRequests and CapacityBuffers of
-autoscaling.x-k8s.io."""
+"""Objects of the cluster that say how many pods want room: ProvisioningRequests and CapacityBuffers of autoscaling.x-k8s.io (L-42), and
+PodGroups, of which the pods have to run at once (L-39)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from datetime import datetime
 
 from .cluster import Pod
 from .labels import ATOMIC_CLASS as ATOMIC
+from .labels import (
+    CONSUMES_REQUEST_ANNOTATION,
+    COSCHEDULING_LABEL,
+    FORMER_CONSUMES_REQUEST_ANNOTATION,
+    VOLCANO_GROUP_ANNOTATION,
+)
 
 BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
@@ -103,3 +109,50 @@ class BufferStatus:
     buffer: CapacityBuffer
     conditions: tuple[StatusCondition, ...]
     status: t.Mapping[str, t.Any]
+
+
+# ---- PodGroups: API groups that have the kind, and what runs read of it
+
+NATIVE_GROUPS = "scheduling.k8s.io"
+COSCHEDULING_GROUPS = "scheduling.x-k8s.io"
+VOLCANO_GROUPS = "scheduling.volcano.sh"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class PodGroupKey:
+    """Which PodGroup. ``api``: the API group of its kind."""
+
+    api: str
+    namespace: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodGroup:
+    """``least``: how many of its pods have to run at once, None = all there are. ``problem``: why that is unknown."""
+
+    key: PodGroupKey
+    least: int | None = None
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodGroups:
+    """What was read. ``read``: the API groups that were; ``unread``: those that could not be. What is in neither is not served, or no pod
+    that waits names it."""
+
+    groups: t.Mapping[PodGroupKey, PodGroup] = dataclasses.field(default_factory=dict)
+    read: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+
+
+def pod_group_of(pod: Pod) -> PodGroupKey | None:
+    """The PodGroup that the pod names, unless it is one of a ProvisioningRequest."""
+    if any(pod.annotations.get(key) for key in (CONSUMES_REQUEST_ANNOTATION, FORMER_CONSUMES_REQUEST_ANNOTATION)):
+        return None
+    named = (
+        (NATIVE_GROUPS, pod.pod_group),
+        (COSCHEDULING_GROUPS, pod.labels.get(COSCHEDULING_LABEL)),
+        (VOLCANO_GROUPS, pod.annotations.get(VOLCANO_GROUP_ANNOTATION)),
+    )
+    return next((PodGroupKey(api, pod.namespace, name) for api, name in named if name), None)

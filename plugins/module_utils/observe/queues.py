@@ -2,23 +2,37 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads ProvisioningRequests and CapacityBuffers (L-42), and the pods that they describe: a list of each, one of pod templates while any of
-them needs it, and each object that a buffer has its size of."""
+them needs it, and each object that a buffer has its size of. And PodGroups (L-39) where pods that wait name some: a list for each API group."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ..core.clock import from_text
-from ..core.errors import NotFound
+from ..core.errors import NotFound, TgpError
 from ..kube.client import Json, Kube
 from ..kube.pods import reducer
 from ..kube.resource_claims import is_served
 from ..model import Observation, Pod
+from ..model.cluster import DEFAULT_SCHEDULER
 from ..model.defaults import REAPING
 from ..model.labels import CONSUMES_REQUEST_ANNOTATION, POD_SCALE_UP_DELAY_ANNOTATION
-from ..model.queues import CapacityBuffer, ProvisioningRequest, StatusCondition
+from ..model.queues import (
+    COSCHEDULING_GROUPS,
+    NATIVE_GROUPS,
+    VOLCANO_GROUPS,
+    CapacityBuffer,
+    PodGroup,
+    PodGroupKey,
+    PodGroups,
+    ProvisioningRequest,
+    StatusCondition,
+    pod_group_of,
+)
 from ..model.reasons import BufferReason
+from ..planner.scheduling.pending_pods import waits
 from ..units.values import whole
 from .context import Context
 
@@ -212,3 +226,83 @@ def _placeholder(namespace: str, name: str, uid: str, created: str, template: Js
         "spec": template["spec"],
         "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
     }
+
+
+# ---- PodGroups
+
+_POD_GROUP_VERSIONS = {
+    NATIVE_GROUPS: ("v1beta1", "v1alpha3", "v1alpha2"),
+    COSCHEDULING_GROUPS: ("v1alpha1",),
+    VOLCANO_GROUPS: ("v1beta1",),
+}  # of each API group those that have the kind, the first that is served is read
+
+
+def with_pod_groups(context: Context, seen: Observation) -> Observation:
+    """The same with the PodGroups of API groups that GPU pods which wait name. No other call is made where none does."""
+    if context.settings.mode != "autoscale":
+        return seen
+    schedulers = {DEFAULT_SCHEDULER, *(name for pool in context.specs.described for name in pool.schedulers)}
+    asking = [pod for pod in seen.pods or () if pod.placement.scheduler in schedulers and waits(pod, context.settings)]
+    apis = {key.api for pod in asking if (key := pod_group_of(pod))}
+    return dataclasses.replace(seen, pod_groups=pod_groups(context.kube, apis, context.warn)) if apis else seen
+
+
+def pod_groups(kube: Kube, apis: t.Collection[str], warn: t.Callable[[str], None]) -> PodGroups:
+    """Those of ``apis``. What cannot be read is a warning: no machine is rented for pods of such groups."""
+    found: dict[PodGroupKey, PodGroup] = {}
+    read, unread = set[str](), set[str]()
+    try:
+        listed = kube.get("/apis").get("groups") or ()
+        served = {each["name"]: {one["version"] for one in each.get("versions") or ()} for each in listed}
+    except (TgpError, KeyError, TypeError) as error:
+        warn(_unread(sorted(apis), error))
+        return PodGroups(unread=frozenset(apis))
+    for api in sorted(apis):
+        version = next((one for one in _POD_GROUP_VERSIONS[api] if one in served.get(api, ())), "")
+        if not version:
+            continue
+        try:
+            groups = kube.collect(f"/apis/{api}/{version}/podgroups", functools.partial(_pod_group, api))[0]
+        except NotFound:  # the API server has said that it serves the version: it has other kinds
+            continue
+        except (TgpError, KeyError, TypeError) as error:
+            warn(_unread([api], error))
+            unread.add(api)
+            continue
+        read.add(api)
+        found |= {group.key: group for group in groups}
+    return PodGroups(found, frozenset(read), frozenset(unread))
+
+
+def _unread(apis: t.Sequence[str], error: Exception) -> str:
+    return (
+        f"PodGroups of {', '.join(apis)} could not be read, so no machine is rented for pods of such groups: {error} "
+        "files/rbac.yml names the rights."
+    )
+
+
+def _pod_group(api: str, raw: Json) -> PodGroup:
+    key = PodGroupKey(api, raw["metadata"]["namespace"], raw["metadata"]["name"])
+    spec = raw.get("spec") or _NOTHING
+    try:
+        return PodGroup(key, _of_policy(spec["schedulingPolicy"]) if api == NATIVE_GROUPS else _of_members(spec))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return PodGroup(
+            key, problem=f"how many of its pods have to run at once is unknown, since its spec has an odd field: {error!r}"
+        )
+
+
+def _of_policy(policy: Json) -> int:
+    """``basic``: each of its pods may start alone."""
+    return 0 if "basic" in policy else _number(policy["gang"]["minCount"])
+
+
+def _of_members(spec: Json) -> int | None:
+    """With a minimum for each task, nobody here knows which pods may be left out."""
+    return None if spec.get("minTaskMember") else _number(spec.get("minMember") or 0)
+
+
+def _number(value: t.Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"must be a number of pods, got {value!r}")
+    return value

@@ -19,7 +19,7 @@ from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
 from ..observe.gather import gather, with_offers
-from ..observe.queues import with_queues
+from ..observe.queues import with_pod_groups, with_queues
 from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
 from ..operations.persist_plan import Recorded, record, without, write_objects
 from ..operations.plan_file import write_plan
@@ -184,7 +184,7 @@ class Sight:
         reaps = context.settings.mode in REAPING
         self._context = context
         seen = gather(context, extras=reaps, tokens=reaps, utilization=reaps or context.settings.mode == "status")
-        self._bare = with_queues(context, seen)
+        self._bare = with_pod_groups(context, with_queues(context, seen))
         self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run
         self.seen: Observation = self._bare
 

@@ -11,6 +11,8 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
+from sandbox import pod_groups
+from sandbox.provisioning_requests import DEFINITIONS
 from tests.unit.floor.told import ROOT
 
 from .rig import Rig
@@ -312,3 +314,35 @@ def test_L39_a_gang_of_four_with_room_for_two_launches_none_and_with_room_for_fo
     assert {one["reason"] for one in none["waiting"]} == {"JobSet default/train: room for 2 of 4; limit:pool.maxNodes"}
     rig.training["limits"] = {"maxNodes": 4}
     assert len(scale(rig)["launch"]) == 4 and len(rig.machines()) == 4
+
+
+def test_L39_a_pod_group_says_how_many_of_its_pods_have_to_fit(rig: Rig) -> None:
+    """Room for two of four. No call is made for groups before a pod of one waits, and the kind is listed only where it is served."""
+    rig.training["limits"] = {"maxNodes": 2}
+    asked: list[str] = []
+    rig.watcher = lambda request: asked.append(request.url.path)
+
+    def reasons() -> set[str]:
+        asked.clear()
+        found = scale(rig)
+        assert found["launch"] == [] and rig.creates() == 0
+        return {one["reason"] for one in found["waiting"]}
+
+    def calls() -> list[str]:
+        return [one for one in asked if one == "/apis" or "podgroups" in one]
+
+    assert reasons() == set() and calls() == []
+    for number in range(4):
+        ask(rig, f"worker-{number}", labels={pod_groups.LABEL: "train"}, nodeSelector={"tgp.io/nodepool": "training"})
+    assert reasons() == {"PodGroup default/train: room for 2 of 4; limit:pool.maxNodes"} and calls() == ["/apis"]
+    rig.kube("POST", DEFINITIONS, pod_groups.manifest())
+    (missing,) = reasons()
+    assert "there is no such PodGroup of scheduling.x-k8s.io" in missing and calls() == ["/apis", pod_groups.ALL]
+    rig.kube("POST", pod_groups.path("default"), pod_groups.group("train", 3))
+    assert reasons() == {"PodGroup default/train: room for 2 of 3; limit:pool.maxNodes"}
+    rig.kube("PATCH", pod_groups.path("default", "train"), {"spec": {"minMember": 2}})
+    rig.fault("status", "kubernetes", "GET", "podgroups", status=403, times=None)
+    (unknown,) = reasons()
+    assert "PodGroups of scheduling.x-k8s.io could not be read" in unknown
+    rig.faults.clear()
+    assert len(scale(rig)["launch"]) == 2 and len(rig.machines()) == 2

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads ProvisioningRequests, CapacityBuffers and their pod templates."""
+"""Reads ProvisioningRequests, CapacityBuffers and their pod templates, and PodGroups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape, NotFound
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import ATOMIC, CapacityBuffer, ProvisioningRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import (
+    ATOMIC,
+    COSCHEDULING_GROUPS,
+    NATIVE_GROUPS,
+    VOLCANO_GROUPS,
+    CapacityBuffer,
+    PodGroups,
+    ProvisioningRequest,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.queues import (
     BUFFERS,
@@ -21,6 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.observe.queues import (
     REQUESTS,
     TEMPLATES,
     Queues,
+    pod_groups,
 )
 
 Json = dict[str, t.Any]
@@ -151,3 +160,77 @@ def test_what_a_buffer_names_has_to_be_there_and_another_strategy_is_left_alone(
     ]
     assert reasons == ["PodTemplateNotFound", "ScalableRefNotFound", "ResolutionFailed"]
     assert buffered(spare(podTemplateRef={"name": "t"}, provisioningStrategy="other.example.org/warm")) == ((), [BUFFERS])
+
+
+# ---- PodGroups
+
+
+def groups_of(
+    specs: t.Mapping[str, t.Sequence[Json] | int], served: t.Mapping[str, t.Sequence[str]], *apis: str
+) -> tuple[PodGroups, list[str], list[str]]:
+    """What is found, the paths that were asked, and the warnings. ``specs``: by path the objects, or the status of a refusal."""
+    asked: list[str] = []
+    warnings: list[str] = []
+
+    def answer(call: httpx.Request) -> httpx.Response:
+        asked.append(call.url.path)
+        if call.url.path == "/apis":
+            return httpx.Response(
+                200,
+                json={"groups": [{"name": api, "versions": [{"version": one} for one in each]} for api, each in served.items()]},
+            )
+        items = specs.get(call.url.path, 404)
+        if isinstance(items, int):
+            refusal = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no right", "code": items}
+            return httpx.Response(items, json=refusal)
+        named = [{"metadata": {"namespace": "default", "name": f"g{number}"}, "spec": spec} for number, spec in enumerate(items)]
+        return httpx.Response(200, json={"kind": "List", "metadata": {"resourceVersion": "1"}, "items": named})
+
+    kube = Kube(Api("kubernetes", "http://kube.test", transport=httpx.MockTransport(answer)))
+    return pod_groups(kube, apis, warnings.append), asked, warnings
+
+
+def leasts(found: PodGroups) -> list[int | None | str]:
+    return [one.problem or one.least for one in found.groups.values()]
+
+
+COSCHEDULED = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+BY_VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+
+
+def test_L39_each_system_says_in_its_own_field_how_many_have_to_run_at_once() -> None:
+    policies = [{"schedulingPolicy": {"gang": {"minCount": 4}}}, {"schedulingPolicy": {"basic": {}}}]
+    specs: dict[str, list[Json]] = {
+        "/apis/scheduling.k8s.io/v1beta1/podgroups": policies,
+        COSCHEDULED: [{"minMember": 3}, {}],
+        BY_VOLCANO: [{"minMember": 2, "queue": "q"}, {"minMember": 2, "minTaskMember": {"worker": 2}}],
+    }
+    served = {NATIVE_GROUPS: ["v1", "v1alpha3", "v1beta1"], COSCHEDULING_GROUPS: ["v1alpha1"], VOLCANO_GROUPS: ["v1beta1"]}
+    found, asked, warnings = groups_of(specs, served, *served)
+    assert leasts(found) == [4, 0, 2, None, 3, 0] and warnings == []
+    assert found.read == set(served) and asked == ["/apis", "/apis/scheduling.k8s.io/v1beta1/podgroups", BY_VOLCANO, COSCHEDULED]
+
+
+def test_L39_the_newest_version_that_is_served_is_read_and_an_odd_group_is_unknown_alone() -> None:
+    path = "/apis/scheduling.k8s.io/v1alpha2/podgroups"
+    specs: dict[str, list[Json]] = {
+        path: [{"schedulingPolicy": {"gang": {"minCount": 2}}}, {"policy": {}}, {"schedulingPolicy": {"gang": {"minCount": "2"}}}]
+    }
+    found, asked, _warnings = groups_of(specs, {NATIVE_GROUPS: ["v1", "v1alpha2"]}, NATIVE_GROUPS)
+    least, *odd = leasts(found)
+    assert least == 2 and asked == ["/apis", path]
+    assert all("how many of its pods have to run at once is unknown" in str(one) for one in odd) and len(odd) == 2
+
+
+def test_L39_only_what_is_served_and_named_is_read_and_a_missing_kind_is_no_error() -> None:
+    assert groups_of({}, {NATIVE_GROUPS: ["v1"]}, NATIVE_GROUPS, COSCHEDULING_GROUPS) == (PodGroups(), ["/apis"], [])
+    other_kinds = groups_of({}, {COSCHEDULING_GROUPS: ["v1alpha1"]}, COSCHEDULING_GROUPS)
+    assert other_kinds == (PodGroups(), ["/apis", COSCHEDULED], []), "ElasticQuotas are of the same group"
+
+
+def test_L39_groups_that_cannot_be_read_are_unknown_and_told_once() -> None:
+    served = {COSCHEDULING_GROUPS: ["v1alpha1"], VOLCANO_GROUPS: ["v1beta1"]}
+    found, _asked, warnings = groups_of({COSCHEDULED: 403, BY_VOLCANO: [{"minMember": 1}]}, served, *served)
+    assert (found.unread, found.read) == ({COSCHEDULING_GROUPS}, {VOLCANO_GROUPS})
+    (warning,) = warnings
+    assert "PodGroups of scheduling.x-k8s.io could not be read" in warning and "files/rbac.yml" in warning

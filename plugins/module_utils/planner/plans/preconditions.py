@@ -28,6 +28,7 @@ from ..plan import plan
 from ..plan_builder import Draft
 from ..provisioning.launch_planner import refuse_to_launch
 from ..provisioning.reservations import LaunchCapacity
+from ..scheduling import scale_up
 from ..scheduling.capacity import planned_gpus
 from .saved_plan import SavedPlan, Step, documents_of, inputs_hash, is_step, unsent
 
@@ -85,6 +86,7 @@ def check_plan(
     situation = Situation(observation, specs, settings, capabilities)
     launches = Launches(saved, fresh, situation, closed)
     checks = tuple(_check(step, fresh, situation, launches, closed) for step in saved.steps)
+    checks = launches.without_split_gangs(checks)
     applied = [check.action for check in checks if check.action is not None]
     written = {action.name for action in applied if action.claim is not None}
     facts = [action for action in fresh.actions if not is_step(action) and action.kind != ActionKind.REPORT]
@@ -217,6 +219,23 @@ class Launches:
         added = t.cast(Decimal, offer.price_hour) - (current.price if current is not None else Decimal(0))
         action = Action(step.kind, step.name, step.reason, step.detail, pool=planned.pool, claim=claim, price_hour=added)
         return "applied", _price(step, offer), action
+
+    def without_split_gangs(self, checks: tuple[StepCheck, ...]) -> tuple[StepCheck, ...]:
+        """The same, with launches refused that are for pods of a gang too few of which would get a place (L-39)."""
+        rented = {check.step.name: check.action for check in checks if check.action is not None and check.action.claim is not None}
+        asked = [name for name, action in rented.items() if (action.kind, action.reason) == (ActionKind.LAUNCH, scale_up.DEMAND)]
+        if not asked:
+            return checks
+        draft = Draft(self.situation, self.draft.settled, dict(self.draft.decisions))
+        for name, action in rented.items():
+            if name in draft.settled:
+                draft.decisions[name] = action
+            else:
+                draft.launches.append(action)
+        split = scale_up.split_gangs(draft, asked)
+        return tuple(
+            StepCheck(check.step, REFUSED, split[check.step.name]) if check.step.name in split else check for check in checks
+        )
 
     def _full(self, planned: Claim) -> str:
         """Why no new machine is wanted any more; else it counts as the one that was. A replacement counts for nothing but its own machine."""

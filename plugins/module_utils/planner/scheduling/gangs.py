@@ -12,7 +12,6 @@ import typing as t
 from ...model import Pod
 from ...model.labels import (
     CONSUMES_REQUEST_ANNOTATION,
-    COSCHEDULING_LABEL,
     FORMER_CONSUMES_REQUEST_ANNOTATION,
     JOBSET_LABEL,
     KUEUE_GROUP_LABEL,
@@ -20,18 +19,18 @@ from ...model.labels import (
     LWS_GROUP_LABEL,
     LWS_LABEL,
     LWS_SIZE_ANNOTATION,
-    VOLCANO_GROUP_ANNOTATION,
 )
+from ...model.queues import PodGroups, pod_group_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gang:
-    """``needed``: the pods that wait and all have to get a place, in the order of packing. ``spare``: further ones of it, which are of use
-    only if those get one. ``why``: why it cannot begin, whatever is rented; empty = it can."""
+    """``pods``: those that wait, in the order of packing. ``least``: how many of them have to get a place before any is of use; the others are
+    ordinary demand then. ``why``: why it cannot begin, whatever is rented; empty = it can."""
 
     name: str
-    needed: tuple[Pod, ...]
-    spare: tuple[Pod, ...] = ()
+    pods: tuple[Pod, ...]
+    least: int
     why: str = ""
 
 
@@ -40,8 +39,8 @@ def gang_of(pod: Pod) -> str:
     for key in (CONSUMES_REQUEST_ANNOTATION, FORMER_CONSUMES_REQUEST_ANNOTATION):
         if name := pod.annotations.get(key):
             return f"ProvisioningRequest {pod.namespace}/{name}"
-    if pod.pod_group or (name := pod.labels.get(COSCHEDULING_LABEL)) or (name := pod.annotations.get(VOLCANO_GROUP_ANNOTATION)):
-        return f"PodGroup {pod.namespace}/{pod.pod_group or name}"
+    if group := pod_group_of(pod):
+        return f"PodGroup {group.namespace}/{group.name}"
     if name := pod.labels.get(KUEUE_GROUP_LABEL):
         return f"pod group {pod.namespace}/{name}"
     if (name := pod.labels.get(LWS_LABEL)) and LWS_GROUP_LABEL in pod.labels:
@@ -60,31 +59,46 @@ def declared_size(pod: Pod) -> int | None:
     return None
 
 
-def gangs(asking: t.Sequence[Pod], everyone: t.Iterable[Pod]) -> tuple[Gang, ...]:
+def gangs(asking: t.Sequence[Pod], everyone: t.Iterable[Pod], groups: PodGroups = PodGroups()) -> tuple[Gang, ...]:
     """The gangs of pods that ask for a place, which are in the order of packing; the gang whose first pod comes first is the first.
 
-    A gang has as many pods as they say, else as many as there are. Those that have a node, or are nominated to one, need no place.
+    A gang needs as many pods as its PodGroup or its pods say, else as many as there are. Those that have a node, or are nominated to one,
+    need no place.
     """
-    waiting: dict[str, list[Pod]] = {}
+    waiting: dict[t.Hashable, list[Pod]] = {}
     for pod in asking:
         if name := gang_of(pod):
-            waiting.setdefault(name, []).append(pod)
+            waiting.setdefault((name, pod_group_of(pod)), []).append(pod)
     if not waiting:
         return ()
-    there: dict[str, list[Pod]] = collections.defaultdict(list)
+    there: dict[t.Hashable, list[Pod]] = collections.defaultdict(list)
     for pod in everyone:
-        if not pod.ended and pod.deletion is None and (name := gang_of(pod)) in waiting:
-            there[name].append(pod)
-    return tuple(_gang(name, pods, there[name]) for name, pods in waiting.items())
+        if not pod.ended and pod.deletion is None and (key := (gang_of(pod), pod_group_of(pod))) in waiting:
+            there[key].append(pod)
+    return tuple(_gang(pods, there[key], groups) for key, pods in waiting.items())
 
 
-def _gang(name: str, asking: t.Sequence[Pod], members: t.Sequence[Pod]) -> Gang:
-    sizes = [size for pod in members if (size := declared_size(pod)) is not None]
-    size = max(sizes, default=len(members))
+def _gang(asking: t.Sequence[Pod], members: t.Sequence[Pod], groups: PodGroups) -> Gang:
+    name = gang_of(asking[0])
+    size, why = _size(asking[0], members, groups)
     placed = sum(1 for pod in members if pod.node or pod.nominated_node)
     count = max(0, size - placed)
-    if len(members) < size:
-        return Gang(name, tuple(asking), why=f"{name}: {len(members)} of {size} pods exist")
-    if len(asking) < count:
-        return Gang(name, tuple(asking), why=f"{name}: {len(asking)} of the {count} pods that it needs wait for a machine")
-    return Gang(name, tuple(asking[:count]), tuple(asking[count:]))
+    if not why and len(members) < size:
+        why = f"{len(members)} of {size} pods exist"
+    elif not why and len(asking) < count:
+        why = f"{len(asking)} of the {count} pods that it needs wait for a machine"
+    return Gang(name, tuple(asking), count, f"{name}: {why}" if why else "")
+
+
+def _size(pod: Pod, members: t.Sequence[Pod], groups: PodGroups) -> tuple[int, str]:
+    """How many pods its gang needs, and why that is unknown or not enough to begin."""
+    key = pod_group_of(pod)
+    if key is not None and key.api in groups.unread:
+        return 0, f"how many of its pods have to run at once is unknown, since PodGroups of {key.api} could not be read"
+    if key is not None and key.api in groups.read:
+        group = groups.groups.get(key)
+        if group is None:
+            return 0, f"there is no such PodGroup of {key.api}, and its pods cannot start before there is one"
+        return len(members) if group.least is None else group.least, group.problem
+    sizes = [size for one in members if (size := declared_size(one)) is not None]
+    return max(sizes, default=len(members)), ""

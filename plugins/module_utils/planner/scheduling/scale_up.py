@@ -27,6 +27,8 @@ from .gangs import gangs
 from .offer_selection import Shop, buy
 from .pending_pods import Demand, demand
 
+DEMAND = "Demand"  # the reason of a launch for pods that wait
+
 
 def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapacity:
     """Launch for minNodes, replicas, GPURequests and waiting pods, under one set of limits. A machine that a pod is counted on is noted in
@@ -37,16 +39,15 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         unschedulable_pods.keep(draft)
         return launch_planner.launch(draft, orphans, run_id)
     resources = situation.settings.gpu_resources
-    requested = requested_capacity.requested(situation)
-    everyone = (*situation.seen.pods, *requested.asking)
-    asked = demand(everyone, situation.pools, situation.settings, draft.now, situation.extended)
+    asked, bars = _ask(draft, situation.seen.pods)
     draft.warnings.extend(asked.warnings)
-    bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
-    _add(bars, unschedulable_pods.remembered(draft, asked.pods))
-    draft.around = topology.around(situation.nodes or (), situation.seen.pods, asked.pods)
     _drop_unwanted(draft, asked, bars)
     launch_capacity = launch_planner.launch(draft, orphans, run_id)
-    whole = _whole_gangs(draft, asked, everyone, bars, launch_capacity, run_id)
+
+    def rented(pods: tuple[Pod, ...], fewest: bool) -> tuple[set[str], dict[str, tuple[str, str]]]:
+        return _try(draft, pods, bars, launch_capacity.fork(), run_id, fewest=fewest)
+
+    whole = _whole_gangs(draft, asked, rented)
     packed, there = _place(draft, whole.pods, bars)
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
@@ -73,9 +74,37 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
         if pod.follows in led
     ]
     draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), reason=why) for pod, why in asked.unsupported)
+    requested = requested_capacity.requested(situation)
     draft.requests = requested_capacity.settle(draft, requested, _placed_pods(whole, packed, there, placed, reasons))
     draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools, resources)
     return launch_capacity
+
+
+def split_gangs(draft: Draft, launches: t.Collection[str]) -> dict[str, str]:
+    """Of ``launches``, which are among those of the draft, the ones that are only of use to gangs too few of whose pods would get a place
+    on all that there is and is launched: name to the reason."""
+    pods = draft.situation.seen.pods
+    if pods is None:
+        return {}
+    asked, bars = _ask(draft, pods)
+    whole = _whole_gangs(draft, asked, lambda tried, _fewest: (set(_place(draft, tried, bars)[0].placed), {}))
+    if not whole.reasons:
+        return {}
+    used = set(_place(draft, whole.pods, bars)[0].placed.values())
+    meant = _place(draft, asked.pods, bars)[0].placed
+    split = {meant[uid]: why for uid, (_pool, why) in whole.reasons.items() if uid in meant}
+    return {name: why for name, why in split.items() if name in launches and name not in used}
+
+
+def _ask(draft: Draft, pods: tuple[Pod, ...]) -> tuple[Demand, unschedulable_pods.Bars]:
+    """Who waits for a place, and which pools are not for whom; who else is where is noted in the draft."""
+    situation = draft.situation
+    everyone = (*pods, *requested_capacity.requested(situation).asking)
+    asked = demand(everyone, situation.pools, situation.settings, draft.now, situation.extended)
+    bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
+    _add(bars, unschedulable_pods.remembered(draft, asked.pods))
+    draft.around = topology.around(situation.nodes or (), pods, asked.pods)
+    return asked, bars
 
 
 def _keep_spare(
@@ -171,35 +200,33 @@ class _Whole:
     fewest: bool = False
 
 
-def _whole_gangs(
-    draft: Draft,
-    asked: Demand,
-    everyone: t.Sequence[Pod],
-    bars: unschedulable_pods.Bars,
-    launch_capacity: LaunchCapacity,
-    run_id: str,
-) -> _Whole:
-    """Which gangs get a place for all that they need (L-39), tried on what could be rented. While some would be split, the last of these in
-    the order of packing is left out, and the others are tried anew."""
-    resources = draft.situation.settings.gpu_resources
-    queue = Queue(asked.pods, resources)
-    left = list(gangs(queue.pods, everyone))
-    reasons = {pod.uid: ("", gang.why) for gang in left if gang.why for pod in gang.needed}
+_Attempt = t.Callable[[tuple[Pod, ...], bool], tuple[t.Collection[str], t.Mapping[str, tuple[str, str]]]]
+"""Who of these pods would get a place, by uid, and the pool and reason of others. With True on as few machines as may be."""
+
+
+def _whole_gangs(draft: Draft, asked: Demand, attempt: _Attempt) -> _Whole:
+    """Which gangs get a place for all that they need (L-39). While some would be split, the last of these in the order of packing is left out,
+    and the others are tried anew."""
+    seen = draft.situation.seen
+    everyone = (*(seen.pods or ()), *requested_capacity.requested(draft.situation).asking)
+    queue = Queue(asked.pods, draft.situation.settings.gpu_resources)
+    left = list(gangs(queue.pods, everyone, seen.pod_groups))
+    reasons = {pod.uid: ("", gang.why) for gang in left if gang.why for pod in gang.pods}
     left = [gang for gang in left if not gang.why]
     while True:
         pods = tuple(pod for pod in asked.pods if pod.uid not in reasons)
         if not left:
             return _Whole(pods, reasons)
         for fewest in (False, True):
-            served, why = _try(draft, pods, bars, launch_capacity.fork(), run_id, fewest=fewest)
-            split = [gang for gang in left if any(pod.uid not in served for pod in gang.needed)]
+            served, why = attempt(pods, fewest)
+            split = [gang for gang in left if sum(pod.uid in served for pod in gang.pods) < gang.least]
             if not split:
                 return _Whole(pods, reasons, fewest)
         last = split[-1]
-        room = sum(1 for pod in last.needed if pod.uid in served)
-        pool, first = next((why[pod.uid] for pod in last.needed if pod.uid in why), ("", ""))
-        text = f"{last.name}: room for {room} of {len(last.needed)}{f'; {first}' if first else ''}"
-        reasons |= {pod.uid: (pool, text) for pod in (*last.needed, *last.spare)}
+        room = sum(1 for pod in last.pods if pod.uid in served)
+        pool, first = next((why[pod.uid] for pod in last.pods if pod.uid in why), ("", ""))
+        text = f"{last.name}: room for {room} of {last.least}{f'; {first}' if first else ''}"
+        reasons |= {pod.uid: (pool, text) for pod in last.pods}
         left.remove(last)
 
 
@@ -378,7 +405,7 @@ class _Buyer:
         rest = self.launch_capacity.take_this(offer, pool, node_class, serves)
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
         detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
-        claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, "Demand", detail)
+        claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, DEMAND, detail)
         self._placed.update({pod.uid: claim.name for pod in pods})
         return claim.name
 
