@@ -346,3 +346,27 @@ def test_L39_a_pod_group_says_how_many_of_its_pods_have_to_fit(rig: Rig) -> None
     assert "PodGroups of scheduling.x-k8s.io could not be read" in unknown
     rig.faults.clear()
     assert len(scale(rig)["launch"]) == 2 and len(rig.machines()) == 2
+
+
+def test_L39_a_gang_of_which_a_create_call_was_refused_gets_the_rest_in_a_later_run(rig: Rig) -> None:
+    """The machine that came is kept and counted until then, since offers are blocked for less time than a node may be idle."""
+    body = {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity."}}
+    rig.fault("status", "lambda", "POST", "launch", status=400, body=body, after_calls=1, times=None)
+    for number in range(2):
+        ask(
+            rig,
+            f"worker-{number}",
+            labels={"jobset.sigs.k8s.io/jobset-name": "train"},
+            nodeSelector={"tgp.io/nodepool": "training"},
+        )
+    assert len(scale(rig)["launch"]) == 2 and len(rig.machines()) == 1
+    (came,) = (one.name for one in rig.machines())
+    rig.faults.clear()
+
+    def whole() -> bool:
+        rig.advance(120)
+        assert came not in scale(rig)["destroy"]
+        return len(rig.machines()) == 2
+
+    rig.until(whole, "the rest is launched")
+    assert came in {one.name for one in rig.machines()} and scale(rig)["launch"] == []
