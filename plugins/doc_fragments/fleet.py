@@ -190,6 +190,36 @@ options:
         type: str
         choices: [stop_launch, drain_idle, drain_all]
         default: stop_launch
+  team_budgets:
+    description:
+      - What teams may spend in a period (docs/how_to/teams.md). Once its budget is used up, no machine is rented for a team; other teams go on,
+        and no machine is terminated for it.
+      - What a team spent is its part of the bill by the GPUs that its pods asked for while they ran.
+    type: list
+    elements: dict
+    version_added: 0.3.0
+    suboptions:
+      team:
+        description: The team, as O(team_label) says it. V(unknown) is that of pods, pools and requests without one.
+        type: str
+        required: true
+      period:
+        description: The period, as for O(budget.period). A team may have one budget for each.
+        type: str
+        choices: [day, week, month]
+        required: true
+      amount:
+        description: Dollars, as a decimal string. Before a launch the team's part of an hour of the machine must still be affordable.
+        type: str
+        required: true
+      time_zone:
+        description: Whose days are counted, for example V(Europe/Berlin).
+        type: str
+        default: UTC
+      soft_percent:
+        description: From this percentage of the amount on a notice is sent.
+        type: int
+        default: 80
   team_label:
     description:
       - The label that says for which team a pod, a namespace, a pool or a request is (docs/how_to/teams.md). The first of these that has it

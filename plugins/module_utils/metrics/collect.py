@@ -208,7 +208,7 @@ def _budgets(known: FleetRecords) -> t.Iterator[Sample]:
     """Nothing of budgets while the books are unread: 0 spent would be a lie."""
     if known.ledger is None:
         return
-    purses = open_purses(known.specs, known.settings.budget, known.ledger, known.claims, known.now, known.capabilities)
+    purses = open_purses(known.specs, known.settings, known.ledger, known.claims, known.now, known.capabilities)
     for purse in purses.all[:MOST_NAMES]:
         labels = {"scope": purse.scope, "name": purse.name, "period": purse.budget.period}
         yield Sample("tgp_budget_dollars", labels, float(purse.budget.amount))

@@ -120,6 +120,7 @@ class Claim:
     ``gpu_losses``: when its node lacked GPUs, in their order (L-20a).
     ``work`` is what GPU pods used of it (L-44), None = no run has recorded any; ``owner`` for whom it was launched (L-45), None = a
     claim of an older version, or one made for a running machine.
+    ``launched_for``: teams with the GPUs of theirs that it was launched for (L-16), kept where teams have budgets.
     """
 
     name: str
@@ -172,6 +173,7 @@ class Claim:
     gpu_losses: tuple[GpuLoss, ...] = ()
     work: WorkRecord | None = None
     owner: PodOwner | None = None
+    launched_for: tuple[tuple[str, int], ...] = ()
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()

@@ -48,7 +48,7 @@ class Settings:
     ``orphan_policy``: destroy, or report alone. ``report_foreign``: also tell of machines whose names are not like ours.
     ``max_remove_per_run`` bounds, per pool and reason, removals that can wait; None = no bound for
     idle nodes, one for other reasons. ``team_label`` and ``requester_label`` say for whom pods and machines are, ``namespace_teams``: also on
-    namespaces.
+    namespaces. ``team_budgets``: what teams may spend, by name; a team may have one for each period.
     """
 
     mode: str = "provision"
@@ -57,6 +57,7 @@ class Settings:
     max_nodes_total: int | None = None
     max_hourly_total: Decimal | None = None
     budget: SpendingBudget | None = None
+    team_budgets: tuple[tuple[str, SpendingBudget], ...] = ()
     # L-14
     ignore_blocklist: bool = False
     # L-3, L-18

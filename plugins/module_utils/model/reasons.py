@@ -89,6 +89,15 @@ class EventReason(enum.StrEnum):
     COMPLETED = "Completed"
 
 
+class TeamLimit(enum.StrEnum):
+    """Why the budget of a team lets no machine be launched for it (L-16), said of pods that wait and of pools that lack machines; behind it
+    stands which budget it is."""
+
+    USED_UP = "limit:budget.team used up"
+    TOO_LITTLE = "limit:budget.team too little left"
+    UNKNOWN = "limit:budget.team unknown"
+
+
 class RequestReason(enum.StrEnum):
     """Reasons of conditions of a ProvisioningRequest (L-42), which but for one are those of the cluster autoscaler."""
 

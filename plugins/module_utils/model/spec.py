@@ -394,9 +394,9 @@ class Specs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpendingBudget:
-    """What a pool, a class or the whole cluster may cost in a period (L-16). ``period``: day, week (from Monday) or month, as the calendar
-    of ``time_zone`` has them. From ``soft_percent`` of ``amount`` on a notice is sent; at ``amount`` ``action`` is taken: stop_launch,
-    drain_idle or drain_all."""
+    """What a pool, a class, a team or the whole cluster may cost in a period (L-16). ``period``: day, week (from Monday) or month, as the
+    calendar of ``time_zone`` has them. From ``soft_percent`` of ``amount`` on a notice is sent; at ``amount`` ``action`` is taken:
+    stop_launch, drain_idle or drain_all. For a team it is stop_launch."""
 
     period: str
     amount: Decimal

@@ -39,7 +39,7 @@ from ..planner.scheduling.devices import with_devices
 from ..providers.registry import CAPABILITIES
 from ..store.open_store import open_store
 from ..store.records import ClaimStore
-from ..talos.validation.rules import key_problem
+from ..talos.validation.rules import key_problem, value_problem
 from ..units.values import parse_money
 from .audit import KubeTeller, told_store
 from .clients import Clients, Once, secret_of_notices
@@ -249,6 +249,7 @@ def settings_of(task: Task) -> Settings:
         max_nodes_total=params.get("max_nodes_total"),
         max_hourly_total=hourly,
         budget=_budget(params.get("budget")),
+        team_budgets=_team_budgets(params.get("team_budgets") or ()),
     )
 
 
@@ -276,6 +277,25 @@ def _budget(spec: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
     if not 1 <= spec["soft_percent"] <= 100:
         raise InvalidInput(f"budget.soft_percent must be between 1 and 100, got {spec['soft_percent']}.")
     return budget_of(spec["period"], spec["amount"], spec["time_zone"], spec["soft_percent"], spec["action"])
+
+
+def _team_budgets(entries: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[tuple[str, SpendingBudget], ...]:
+    """The option ``team_budgets``: what each team may spend in a period."""
+    found: dict[tuple[str, str], SpendingBudget] = {}
+    for number, spec in enumerate(entries):
+        team, where = spec["team"], f"team_budgets[{number}]"
+        if problem := "is empty." if not team else value_problem(team):
+            raise InvalidInput(f"{where}.team: {problem}", remedy="Write the value of the label that pods of the team have.")
+        if (team, spec["period"]) in found:
+            raise InvalidInput(
+                f"{where}: team {team} has two budgets per {spec['period']}.", remedy="Give a team one budget for each period."
+            )
+        try:
+            budget = _budget({**spec, "action": "stop_launch"})
+        except InvalidInput as error:
+            raise InvalidInput(f"{where}, team {team}: {error}", remedy=error.remedy) from error
+        found[team, spec["period"]] = t.cast(SpendingBudget, budget)
+    return tuple((team, budget) for (team, _period), budget in sorted(found.items()))
 
 
 # ---- GPUs that DRA drivers hand out (L-38)

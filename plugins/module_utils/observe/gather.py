@@ -142,7 +142,7 @@ def gather(
         utilization=utilization_of_nodes(context, claims, nodes, all_pods) if utilization else {},
         services=services,
         generations=context.records.generations() or (NOT_DRAWN,),
-        ledger=_ledger(context) if ledger or budgets(context.specs, context.settings.budget) else None,
+        ledger=_ledger(context) if ledger or budgets(context.specs, context.settings) else None,
         damaged=tuple(damaged),
         mesh_problem=" ".join(dict.fromkeys(mesh_problems)),
         state_problems=state_problems,

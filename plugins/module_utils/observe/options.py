@@ -45,6 +45,11 @@ BUDGET_SPEC: dict[str, t.Any] = dict(
     action=dict(type="str", choices=list(ACTIONS), default="stop_launch"),
 )
 
+# a budget of a team ends no machine: others work there, too
+TEAM_BUDGET_SPEC: dict[str, t.Any] = dict(
+    team=dict(type="str", required=True), **{name: spec for name, spec in BUDGET_SPEC.items() if name != "action"}
+)
+
 RUN_SPEC: dict[str, t.Any] = dict(
     run_id=dict(type="str"),
     summary=dict(type="path"),
@@ -59,6 +64,7 @@ RUN_SPEC: dict[str, t.Any] = dict(
     max_nodes_total=dict(type="int"),
     max_hourly_total=dict(type="str"),
     budget=dict(type="dict", fallback=(env_fallback, ["TGP_BUDGET"]), options=BUDGET_SPEC),
+    team_budgets=dict(type="list", elements="dict", options=TEAM_BUDGET_SPEC),
     team_label=dict(type="str", default=TEAM_LABEL, fallback=(env_fallback, ["TGP_TEAM_LABEL"])),
     requester_label=dict(type="str", default=REQUESTER_LABEL, fallback=(env_fallback, ["TGP_REQUESTER_LABEL"])),
     namespace_teams=dict(type="bool", default=False, fallback=(env_fallback, ["TGP_NAMESPACE_TEAMS"])),

@@ -64,7 +64,7 @@ class World:
     @functools.cached_property
     def purses(self) -> tuple[Purse, ...]:
         seen = self.seen
-        return open_purses(self.specs, self.settings.budget, seen.ledger, seen.claims or (), seen.now, self.capabilities).all
+        return open_purses(self.specs, self.settings, seen.ledger, seen.claims or (), seen.now, self.capabilities).all
 
     def purse(self, scope: str, name: str) -> Purse | None:
         """The budget of one pool or class by itself."""

@@ -138,7 +138,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     foreign = [{"name": instance.name, "cloud": instance.cloud, "id": instance.id, "why": why} for instance, why in every.foreign]
     pauses = Pauses((*observation.pauses, *context.specs.pauses), context.specs.described)
     paused = paused_pools(pauses, context.specs, claims)
-    purses = open_purses(context.specs, context.settings.budget, ledger, claims, now, CAPABILITIES)
+    purses = open_purses(context.specs, context.settings, ledger, claims, now, CAPABILITIES)
     known = Known(context.specs, observation, claims, purses, {pool.pool: pool for pool in paused}, CAPABILITIES)
     rows = [row for row in pool_rows(known) if chosen is None or row["name"] in chosen.keys]
     named = {row["node_class"] for row in rows}
@@ -413,7 +413,7 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
     zone = context.task.params.get("time_zone") or "UTC"
     lines = books(ledger or Ledger(), claims, now, CAPABILITIES)
     forecast = outlook(lines, claims, now, zone)
-    purses = open_purses(context.specs, context.settings.budget, ledger, claims, now, CAPABILITIES)
+    purses = open_purses(context.specs, context.settings, ledger, claims, now, CAPABILITIES)
     return {
         "hour": print_money(forecast.hour),
         "today": {"key": forecast.day_key, "spent": print_money(forecast.day), "forecast": print_money(forecast.day_forecast)},
@@ -439,7 +439,7 @@ def sentences(money: t.Mapping[str, t.Any]) -> list[str]:
     lines = [f"  ${money['hour']}/h now; {'; '.join(parts)}; {money['time_zone']}"]
     for entry in money["budgets"]:
         who = "the cluster" if entry["scope"] == "all" else f"{entry['scope']} {entry['name']}"
-        spent = f"{least}${entry['spent']} of ${entry['amount']} ({entry['percent']} %)"
+        spent = f"{least}${entry['spent']} of ${entry['amount']} ({entry['percent']} %), ${entry['left']} left"
         lines.append(
             f"  {entry['period']} budget of {who}, {entry['key']}: {spent}, {entry['state']}; when it is used up: {entry['action']}"
         )
@@ -461,6 +461,7 @@ def budget_row(purse: Purse) -> dict[str, t.Any]:
         "key": purse.period.key,
         "amount": print_money(purse.budget.amount),
         "spent": print_money(purse.spent),
+        "left": print_money(max(purse.budget.amount - purse.spent, Decimal(0))),
         "percent": str((purse.spent * 100 / purse.budget.amount).quantize(Decimal("0.1"))),
         "state": state if purse.whole else f"{state}, as far as the books can be read",
         "action": purse.budget.action,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from decimal import Decimal
 
 import pytest
 import yaml
@@ -60,7 +61,7 @@ def scale(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
     return done
 
 
-def complete(rig: Rig) -> None:
+def complete(rig: Rig, **params: t.Any) -> None:
     """Runs until one has found the GPUs of every rented machine's Node; one of them lets those in that ask for a certificate."""
 
     def gpus() -> list[int]:
@@ -69,7 +70,7 @@ def complete(rig: Rig) -> None:
 
     def again() -> bool:
         there = bool(gpus()) and all(gpus())
-        found = scale(rig)
+        found = scale(rig, **params)
         assert found["launch"] == [] and {one["result"] for one in found["joined"].get("machines", [])} <= {"admitted", "ready"}
         return there
 
@@ -370,3 +371,45 @@ def test_L39_a_gang_of_which_a_create_call_was_refused_gets_the_rest_in_a_later_
 
     rig.until(whole, "the rest is launched")
     assert came in {one.name for one in rig.machines()} and scale(rig)["launch"] == []
+
+
+def test_B11_two_teams_on_shared_nodes_one_teams_budget_stops_only_its_launches(build: t.Callable[..., Rig]) -> None:
+    """Both work on one node of two GPUs. Then red's money is used up: its next pod waits, blue's gets a machine, and nothing goes."""
+    rig = build(**{"lambda": [{"type": "gpu_2x_a6000", "region": "us-south-2", "stock": 4, "boot": 20}]})
+    rig.training["maxHourlyPrice"] = "3.00"
+    red, blue = {"tgp.io/team": "red"}, {"tgp.io/team": "blue"}
+    ask(rig, "red-1", labels=red)
+    ask(rig, "blue-1", labels=blue)
+    known = {"team": "red", "period": "month", "time_zone": "UTC", "soft_percent": 80}
+    rich = {"team_budgets": [{**known, "amount": "100"}]}
+    first = scale(rig, **rich)
+    assert len(first["launch"]) == 1 and rig.claim()["launched_for"] == [["blue", 1], ["red", 1]]
+    complete(rig)
+    scale(rig, **rich)
+    for name in ("red-1", "blue-1"):
+        runs(rig, name)
+    rig.advance(3600)
+    poor = {"team_budgets": [{**known, "amount": "0.25"}]}
+    ask(rig, "blue-2", 2, labels=blue)  # the older one gets the machine from the scheduler
+    ask(rig, "red-2", 2, labels=red)
+    rig.lines.clear()
+    found = scale(rig, **poor)
+    assert {one["pod"]: one["reason"] for one in found["waiting"]} == {
+        "default/red-2": "limit:budget.team used up: month budget of team red",
+        "default/blue-2": "",
+    }
+    assert (len(found["launch"]), found["destroy"]) == (1, []) and rig.creates() == 2
+    assert any("budget_hard" in str(one) and "team red" in str(one) for one in rig.events())
+    (budget,) = rig.run("info", **poor)["spending"]["budgets"]
+    assert (budget["scope"], budget["name"], budget["left"], budget["state"]) == ("team", "red", "0.00", "used up")
+    assert any("month budget of team red" in line and "used up" in line for line in rig.lines)
+    used = {row["name"]: Decimal(row["cost"]) for row in rig.run("report")["report"]["split"]["teams"]}
+    assert abs(used["red"] - Decimal(budget["spent"])) <= Decimal("0.01") and used["red"] >= Decimal("0.25")
+    complete(rig, **poor)
+    scale(rig, **poor)
+    runs(rig, "blue-2")
+    again = scale(rig, **poor)
+    assert (again["launch"], again["destroy"]) == ([], []) and state(rig, "red-2")[0] == "Pending"
+    before = rig.writes()
+    scale(rig, **poor)
+    assert rig.writes() == before

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.model import SpendingBudget
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import settings_of
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import RUN_SPEC
@@ -32,6 +33,10 @@ GIVEN: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
     "gpu_resources": ([INTEL], {"gpu_resources": (*Settings().gpu_resources, INTEL)}),
     "idle_ignore_namespaces": (["monitoring"], {"ignore_namespaces": (*Settings().ignore_namespaces, "monitoring")}),
     "max_remove_per_run": (3, {"max_remove_per_run": 3}),
+    "team_budgets": (
+        [{"team": "red", "period": "day", "amount": "20", "time_zone": "UTC", "soft_percent": 80}],
+        {"team_budgets": (("red", SpendingBudget("day", Decimal("20"))),)},
+    ),
     "team_label": ("cost.example.com/team", {"team_label": "cost.example.com/team"}),
     "requester_label": ("user", {"requester_label": "user"}),
     "namespace_teams": (True, {"namespace_teams": True}),

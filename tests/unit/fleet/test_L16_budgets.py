@@ -13,6 +13,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Ledger, LedgerLine, Phase, Plan, SpendingBudget
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.budgets import open_purses, outlook
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import (
     add_up,
@@ -269,10 +270,10 @@ def test_L16_a_live_machine_counts_with_what_it_cost_and_with_its_first_hour() -
 def test_L16_no_hour_is_reserved_for_a_machine_that_goes() -> None:
     going = claim(launch_started=at("11:30"), offer=offer("1.00"), deletion=Deletion("Manual", at("11:55")))
     budget = SpendingBudget("day", Decimal("2.00"))
-    purse = open_purses(specs(pool(budget=budget)), None, Ledger(), (going,), NOON, CAPABILITIES).all[0]
+    purse = open_purses(specs(pool(budget=budget)), Settings(), Ledger(), (going,), NOON, CAPABILITIES).all[0]
     assert (purse.spent, purse.reserved) == (Decimal("0.50"), 0)
     staying = dataclasses.replace(going, deletion=None)
-    assert open_purses(specs(pool(budget=budget)), None, Ledger(), (staying,), NOON, CAPABILITIES).all[0].reserved == Decimal(
+    assert open_purses(specs(pool(budget=budget)), Settings(), Ledger(), (staying,), NOON, CAPABILITIES).all[0].reserved == Decimal(
         "0.50"
     )
 
@@ -449,7 +450,7 @@ def test_L16_a_new_period_is_a_new_budget() -> None:
     yesterday = spent("50.00")
     tomorrow = at("12:00") + timedelta(days=1)
     budget = SpendingBudget("day", Decimal("20.00"))
-    purse = open_purses(specs(pool(budget=budget)), None, yesterday, (), tomorrow, CAPABILITIES).all[0]
+    purse = open_purses(specs(pool(budget=budget)), Settings(), yesterday, (), tomorrow, CAPABILITIES).all[0]
     assert (purse.spent, purse.period.key, purse.used_up, purse.soft) == (0, "2026-08-21", False, False)
 
 

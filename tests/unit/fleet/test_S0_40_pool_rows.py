@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Ledger, PausedPool, Phase, Pool, Specs, SpendingBudget
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.budgets import open_purses
 from ansible_collections.tgp.gpu.plugins.module_utils.reports.pool_rows import Known, class_rows, pool_rows, tables
 
@@ -24,7 +25,7 @@ IDLE = at("11:55")
 def known(*claims: t.Any, wanted: Specs | None = None, paused: tuple[PausedPool, ...] = ()) -> Known:
     documents = wanted or specs()
     world = seen(claims=claims)
-    purses = open_purses(documents, None, Ledger(), claims, NOON, CAPABILITIES)
+    purses = open_purses(documents, Settings(), Ledger(), claims, NOON, CAPABILITIES)
     return Known(documents, world, tuple(claims), purses, {one.pool: one for one in paused})
 
 

@@ -24,6 +24,7 @@ from ...model.reasons import Reason
 from ...observe.context import Context
 from ...planner.claims.record import LONGEST_WORDS, advance, class_of
 from ...planner.cost.budgets import budgets, open_purses
+from ...planner.cost.teams import shares
 from ...planner.offers import launch_backoff, ranking, requirements
 from ...planner.offers.ranking import offer_key, query_of
 from ...planner.pauses import Pauses, sentence
@@ -190,17 +191,17 @@ class _Launch:
             claims = self.context.store.claims()
             problem = may_switch(
                 self.claim, offer.price_hour, claims, self.node_class, self.pool, offer=offer, settings=self.context.settings
-            ) or self._over_budget(offer.price_hour, claims)
+            ) or self._over_budget(offer, offer.price_hour, claims)
             if problem:
                 self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {problem}")
                 return False
             self._write(reserved_price=offer.price_hour)
         return True
 
-    def _over_budget(self, price: Decimal, claims: t.Sequence[Claim]) -> str:
+    def _over_budget(self, offer: Offer, price: Decimal, claims: t.Sequence[Claim]) -> str:
         """Why no budget bears an hour at ``price``, counted with everything but this claim; empty = they do."""
         context = self.context
-        if not budgets(context.specs, context.settings.budget):
+        if not budgets(context.specs, context.settings):
             return ""
         others = [claim for claim in claims if claim.name != self.claim.name]
         try:
@@ -208,8 +209,9 @@ class _Launch:
         except ApiError as error:
             context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
             ledger = None
-        purses = open_purses(context.specs, context.settings.budget, ledger, others, context.clock.now(), CAPABILITIES)
-        return purses.room(self.claim.pool, self.node_class.name, price)
+        purses = open_purses(context.specs, context.settings, ledger, others, context.clock.now(), CAPABILITIES)
+        teams = shares(self.claim.launched_for, planned_gpus(offer, self.pool))
+        return purses.room(self.claim.pool, self.node_class.name, price, teams)
 
     # ---- the create call
 

@@ -43,6 +43,7 @@ _ADDED: dict[type, frozenset[str]] = {
             "gpu_losses",
             "work",
             "owner",
+            "launched_for",
         }
     ),
     Limits: frozenset(

@@ -13,9 +13,11 @@ import dataclasses
 import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
-from ...model import Capability, Claim, Ledger, LedgerLine, Pool, Specs, SpendingBudget
-from ...model.reasons import Finding, Reason
+from ...model import Capability, Claim, Ledger, LedgerLine, Pod, Pool, Specs, SpendingBudget
+from ...model.defaults import Settings
+from ...model.reasons import Finding, Reason, TeamLimit
 from ...units.calendar import Period, period_of
 from ...units.values import print_money, print_time
 from .. import notices
@@ -28,14 +30,19 @@ from ..garbage_collection.orphans import Orphan, is_used
 from ..plan_builder import Draft
 from ..provisioning import service
 from .cost import NOTHING, add_up, between, books
+from .hours import portion
+from .spend_report import priced
+from .teams import SharedMachine, Shares, shares, split, team_of
 
 ACTIONS = ("stop_launch", "drain_idle", "drain_all")
 EVERYTHING = "all"
+TEAM = "team"
+_NOBODY: Shares = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Purse:
-    """One budget in its running period. ``scope`` is pool, class or all, ``name`` which one. ``spent`` is at least what was spent;
+    """One budget in its running period. ``scope`` is pool, class, team or all, ``name`` which one. ``spent`` is at least what was spent;
     ``whole`` False: some of the books could not be read, so it may be more. ``reserved``: first hours that are promised but not over.
     ``unseen``: the part of ``spent`` for create calls with an unknown outcome."""
 
@@ -75,10 +82,26 @@ class Purse:
 
     def covers(self, pool: str, node_class: str) -> bool:
         """Whether what a machine of that pool and class costs comes out of this purse."""
+        if self.scope == TEAM:
+            return False
         return self.scope == EVERYTHING or (self.name == pool if self.scope == "pool" else self.name == node_class)
+
+    def part(self, pool: str, node_class: str, teams: Shares) -> Fraction:
+        """Which part of what a machine of that pool and class costs comes out of this purse."""
+        return teams.get(self.name, Fraction(0)) if self.scope == TEAM else Fraction(self.covers(pool, node_class))
+
+    @property
+    def shut(self) -> str:
+        """Of a team's: why nothing at all is launched on it; empty = something may be."""
+        if not self.whole:
+            return f"{TeamLimit.UNKNOWN}: {self.title}"
+        return f"{TeamLimit.USED_UP}: {self.title}" if self.spent + self.reserved >= self.budget.amount else ""
 
     def against(self, price: Decimal) -> str:
         """Why no machine at ``price`` may be launched; empty = it may: an hour of it is still affordable."""
+        if self.scope == TEAM:
+            over = self.spent + self.reserved + price > self.budget.amount
+            return (self.shut or f"{TeamLimit.TOO_LITTLE}: {self.title}") if over or not self.whole else ""
         if not self.whole:
             return f"limit:budget.{self.scope} unknown"
         return f"limit:budget.{self.scope}" if self.spent + self.reserved + price > self.budget.amount else ""
@@ -90,36 +113,46 @@ class Purses:
 
     all: tuple[Purse, ...] = ()
 
-    def room(self, pool: str, node_class: str, price: Decimal | None) -> str:
-        """Why one more machine at ``price`` per hour does not fit; empty when it fits."""
-        if not self.all:
+    @property
+    def of_teams(self) -> Purses:
+        """Those of teams."""
+        return Purses(tuple(purse for purse in self.all if purse.scope == TEAM))
+
+    def room(self, pool: str, node_class: str, price: Decimal | None, teams: Shares = _NOBODY) -> str:
+        """Why one more machine at ``price`` per hour does not fit; empty when it fits. ``teams``: for whom it is."""
+        concerned = [(purse, part) for purse in self.all if (part := purse.part(pool, node_class, teams)) or purse.scope != TEAM]
+        if not concerned:
             return ""
         if price is None:
             return "price unknown"
-        return next((why for purse in self.all if purse.covers(pool, node_class) and (why := purse.against(price))), "")
+        return next((why for purse, part in concerned if part and (why := purse.against(portion(price, part)))), "")
 
-    def plus(self, pool: str, node_class: str, price: Decimal) -> Purses:
+    def plus(self, pool: str, node_class: str, price: Decimal, teams: Shares = _NOBODY) -> Purses:
         """With the first hour of one more machine reserved."""
         return Purses(
             tuple(
-                dataclasses.replace(purse, reserved=purse.reserved + price) if purse.covers(pool, node_class) else purse
+                dataclasses.replace(purse, reserved=purse.reserved + portion(price, part))
+                if (part := purse.part(pool, node_class, teams))
+                else purse
                 for purse in self.all
             )
         )
 
 
-def budgets(specs: Specs, overall: SpendingBudget | None) -> list[tuple[str, str, SpendingBudget]]:
+def budgets(specs: Specs, settings: Settings) -> list[tuple[str, str, SpendingBudget]]:
     """Every budget of the documents and the run, as scope, name and budget."""
     documented = [("pool", pool.key, pool.budget) for pool in specs.described if pool.budget is not None]
     documented += [
         ("class", name, node_class.budget) for name, node_class in sorted(specs.classes.items()) if node_class.budget is not None
     ]
-    return [*sorted(documented, key=lambda entry: entry[:2]), *([(EVERYTHING, EVERYTHING, overall)] if overall is not None else [])]
+    teams = [(TEAM, name, budget) for name, budget in settings.team_budgets]
+    overall = [(EVERYTHING, EVERYTHING, settings.budget)] if settings.budget is not None else []
+    return [*sorted(documented, key=lambda entry: entry[:2]), *teams, *overall]
 
 
 def open_purses(
     specs: Specs,
-    overall: SpendingBudget | None,
+    settings: Settings,
     ledger: Ledger | None,
     claims: t.Iterable[Claim],
     now: datetime,
@@ -128,7 +161,7 @@ def open_purses(
 ) -> Purses:
     """The budgets with what was spent of them. ``claims``: everything that is billed to us now; those named in ``unseen`` may have no
     machine; ``ledger`` None = could not be read."""
-    wanted = budgets(specs, overall)
+    wanted = budgets(specs, settings)
     if not wanted:
         return Purses()
     held = [claim for claim in claims if counts(claim)]
@@ -138,6 +171,9 @@ def open_purses(
     purses = []
     for scope, name, budget in wanted:
         purse = Purse(scope, name, budget, period_of(budget.period, now, budget.time_zone), NOTHING, NOTHING, whole)
+        if scope == TEAM:
+            purses.append(_of_team(purse, lines, ahead, now))
+            continue
         mine = [(line, between(line, purse.period.start, now)) for line in lines if purse.covers(line.pool, line.node_class)]
         spent = add_up(amount for _line, amount in mine)
         unsure = add_up(amount for line, amount in mine if not line.closed and line.name in unseen)
@@ -146,11 +182,84 @@ def open_purses(
     return Purses(tuple(purses))
 
 
+def _of_team(purse: Purse, lines: t.Sequence[LedgerLine], ahead: t.Iterable[tuple[Claim, Decimal]], now: datetime) -> Purse:
+    """With what pods of the team used (L-45), and of the first hours of machines that were launched for it its part."""
+    used = split((line, piece, cost) for line in lines for piece, cost in priced(line, purse.period.start, now)).teams.get(
+        purse.name
+    )
+    mine = [
+        (amount, shares(claim.launched_for, claim.expected_gpus).get(purse.name)) for claim, amount in ahead if claim.launched_for
+    ]
+    return dataclasses.replace(
+        purse,
+        spent=portion(Decimal(1), used.cost) if used is not None else NOTHING,
+        reserved=add_up(portion(amount, part) for amount, part in mine if part),
+    )
+
+
 def _first_hours(claims: t.Iterable[Claim], lines: t.Iterable[LedgerLine]) -> list[tuple[Claim, Decimal]]:
     """What is left of the first hour of each machine that stays."""
     so_far = {line.name: line.cost for line in lines if not line.closed}
     left = [(claim, claim.price - so_far.get(claim.name, NOTHING)) for claim in claims if claim.deletion is None]
     return [(claim, amount) for claim, amount in left if amount > 0]
+
+
+# ---- whose launches the budgets of teams stop (L-16). Nothing is rented for a team that cannot pay, and others
+# do not notice it
+
+Stopped = dict[str, dict[str, str]]  # uid of a pod to pools that rent nothing for it, and why
+
+
+def without_money(situation: Situation, pods: t.Iterable[Pod], purses: Purses) -> Stopped:
+    """Pods whose team has nothing left, in the pools where it would be its team that pays."""
+    mine = purses.of_teams
+    if not mine.all:
+        return {}
+    shut = {purse.name: purse.shut for purse in reversed(mine.all) if purse.shut}
+    blind = f"{TeamLimit.UNKNOWN}: its team, because the namespaces could not be read"
+    found: Stopped = {}
+    for pod in pods:
+        for pool in situation.pools:
+            team = team_of(pod, pool, situation.seen.namespaces, situation.settings)
+            if why := blind if team is None else shut.get(team, ""):
+                found.setdefault(pod.uid, {})[pool.key] = why
+    return found
+
+
+def unaffordable(situation: Situation, pods: t.Sequence[Pod], machines: t.Iterable[SharedMachine], purses: Purses) -> Stopped:
+    """Which of ``pods`` are for teams that cannot pay their part of the ``machines`` for an hour. The first of a machine's pods pay first; once
+    a team cannot pay for one, it pays in that pool for no other that asks for the same."""
+    left = purses.of_teams
+    paid: set[str] = set()
+    refused: list[tuple[Pool, str, Pod, str]] = []
+
+    def refuses(pool: Pool, team: str | None, pod: Pod) -> bool:
+        return any(pool.key == place.key and team == whose and _alike(pod, example) for place, whose, example, _why in refused)
+
+    def team(pod: Pod, pool: Pool) -> str | None:
+        return team_of(pod, pool, situation.seen.namespaces, situation.settings)
+
+    for machine in machines:
+        for pod, gpus in machine.pods:
+            whose = team(pod, machine.pool)
+            if whose is None or refuses(machine.pool, whose, pod):
+                continue
+            part = shares(((whose, gpus),), machine.gpus)
+            if why := left.room("", "", machine.price, part):
+                refused.append((machine.pool, whose, pod, why))
+            else:
+                left = left.plus("", "", machine.price or NOTHING, part)
+                paid.add(pod.uid)
+    found: Stopped = {}
+    for pool, whose, example, why in refused:
+        for pod in pods:
+            if pod.uid not in paid and _alike(pod, example) and team(pod, pool) == whose:
+                found.setdefault(pod.uid, {})[pool.key] = why
+    return found
+
+
+def _alike(pod: Pod, other: Pod) -> bool:
+    return pod.requests == other.requests and pod.placement == other.placement
 
 
 # ---- what is spent per hour now, what today and this month have cost so far, and what they will cost if nothing changes (L-16)
@@ -191,7 +300,7 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
     claims = [_billed(settled, situation) for settled in draft.settled.values() if settled.claim.name not in without]
     return open_purses(
         situation.specs,
-        situation.settings.budget,
+        situation.settings,
         situation.seen.ledger,
         (*claims, *_unclaimed(draft, orphans)),
         draft.now,

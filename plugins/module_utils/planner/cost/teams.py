@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Costs by team, namespace and requester (L-45): each pays for the GPUs that its pods asked for while they ran, and the rest is named."""
+"""Costs by team, namespace and requester (L-45): each pays for the GPUs that its pods asked for while they ran, and the rest is named. And for
+which teams a machine is launched, whose budgets that counts against (L-16)."""
 
 from __future__ import annotations
 
@@ -37,6 +38,48 @@ def owner_of_pool(pool: Pool, settings: Settings) -> PodOwner:
     """For whom the machines of a pool or request are launched, by the labels of its document."""
     labels = pool.document_labels
     return PodOwner(pool.namespace, labels.get(settings.team_label, ""), labels.get(settings.requester_label, ""))
+
+
+# ---- for which teams a machine is launched
+
+Shares = t.Mapping[str, Fraction]  # team to the part of a machine that is for it
+
+
+class SharedMachine(t.NamedTuple):
+    """A machine that is to be rented for ``pods``, each with how many of its GPUs (or slices) it takes."""
+
+    pool: Pool
+    price: Decimal | None
+    gpus: int
+    pods: tuple[tuple[Pod, int], ...]
+
+
+def team_of(pod: Pod, pool: Pool, spaces: t.Mapping[str, Labels] | None, settings: Settings) -> str | None:
+    """For which team a machine of the pool is launched that is for this pod; None = it is unknown, because the labels of namespaces count and
+    could not be read."""
+    if settings.namespace_teams and spaces is None and not pod.labels.get(settings.team_label):
+        return None
+    return pod_owner(pod, spaces, owner_of_pool(pool, settings), settings).team or UNKNOWN
+
+
+def team_of_pool(pool: Pool, settings: Settings) -> str:
+    """For which team a machine of the pool is launched that is for no pod."""
+    return owner_of_pool(pool, settings).team or UNKNOWN
+
+
+def launched_for(machine: SharedMachine, spaces: t.Mapping[str, Labels] | None, settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Each team with the GPUs that its pods take of the machine."""
+    taken: dict[str, int] = {}
+    for pod, gpus in machine.pods:
+        team = team_of(pod, machine.pool, spaces, settings) or UNKNOWN
+        taken[team] = taken.get(team, 0) + gpus
+    return tuple(sorted(taken.items()))
+
+
+def shares(teams: t.Sequence[tuple[str, int]], gpus: int) -> dict[str, Fraction]:
+    """The parts of a machine of so many GPUs; what no team takes is nobody's."""
+    whole = max(gpus, sum(taken for _team, taken in teams), 1)
+    return {team: Fraction(taken, whole) for team, taken in teams}
 
 
 # ---- the split

@@ -214,7 +214,7 @@ class Launches:
             return "refused", reason, None
         if current is None and (full := self._full(planned)):
             return "refused", full, None
-        self.capacity.reserve(offer, pool, node_class)
+        self.capacity.reserve(offer, pool, node_class, planned.launched_for or None)
         claim = self._claim(step, planned, again or current, offer, rest, pool)
         added = t.cast(Decimal, offer.price_hour) - (current.price if current is not None else Decimal(0))
         action = Action(step.kind, step.name, step.reason, step.detail, pool=planned.pool, claim=claim, price_hour=added)

@@ -19,18 +19,18 @@ from ..claims.record import BEFORE_READY, LIVE
 from ..claims.spec_hash import generation
 from ..cluster_state import RETRY
 from ..cost import budgets
-from ..cost.teams import owner_of_pool
+from ..cost.teams import SharedMachine, launched_for, owner_of_pool, team_of_pool
 from ..disruption.schedule import hours
 from ..garbage_collection.orphans import Orphan
 from ..offers import launch_backoff as blocklist
 from ..offers.ranking import lane_of, lanes_refused, offer_key
 from ..plan_builder import Draft
 from ..scheduling import completed_requests, device_plugins
-from ..scheduling.binpacking import fit
+from ..scheduling.binpacking import fit, gpus
 from ..scheduling.capacity import of_offer, planned_gpus
 from . import acceptance, gpu_health, service
 from .registration import overdue
-from .reservations import TOO_SMALL, LaunchCapacity
+from .reservations import TOO_SMALL, LaunchCapacity, Teams
 
 MAX_LAUNCH_PER_RUN: t.Final = 5  # machines of one pool that a run rents without being asked for a number (L-17)
 COULD_NOT_JOIN = "a machine could not join"
@@ -199,8 +199,9 @@ def _again(draft: Draft, capacity: LaunchCapacity, settled: Settled, pool: Pool,
     capacity.own_in_use.discard(claim.name)
     if own:
         tried = set()
+    teams = _teams(draft, claim, pool)
     offer, rest, why = (
-        (None, (), reason) if reason else capacity.take(pool, node_class, tried, _serving(draft, claim, pool, node_class))
+        (None, (), reason) if reason else capacity.take(pool, node_class, tried, _serving(draft, claim, pool, node_class), teams)
     )
     if why == TOO_SMALL:
         draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {why}; what its pods get is decided anew")
@@ -218,10 +219,29 @@ def _again(draft: Draft, capacity: LaunchCapacity, settled: Settled, pool: Pool,
     lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
     changes: dict[str, t.Any] = {"offer": offer, "candidates": rest, "cloud": offer.cloud, "reserved_price": offer.price_hour}
     changes["price_bound"] = None  # of a plan that is over; this one decides anew
+    changes["launched_for"] = _recorded(draft, pool, offer, teams)
     claim = dataclasses.replace(
         claim, **changes, lane=lane or claim.lane, expected_gpus=planned_gpus(offer, pool), launch_started=None, unknown_since=None
     )
     draft.resume(claim, "Resumed", settled.recovery.why, t.cast(t.Any, offer.price_hour) - settled.stored.price)
+
+
+def _teams(draft: Draft, claim: Claim, pool: Pool) -> Teams:
+    """For which teams a launch is made anew: those of the pods that it is for now, if it is for any."""
+    situation = draft.situation
+    pods = draft.meant_for.get(claim.name)
+    if pods is None or not situation.settings.team_budgets:
+        return claim.launched_for or None
+    taken = tuple((pod, max(1, gpus(pod, situation.settings.gpu_resources))) for pod in pods)
+    return launched_for(SharedMachine(pool, None, claim.expected_gpus, taken), situation.seen.namespaces, situation.settings)
+
+
+def _recorded(draft: Draft, pool: Pool, offer: Offer, teams: Teams) -> tuple[tuple[str, int], ...]:
+    """What the claim keeps of it."""
+    settings = draft.situation.settings
+    if not settings.team_budgets:
+        return ()
+    return ((team_of_pool(pool, settings), planned_gpus(offer, pool)),) if teams is None else teams
 
 
 def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t.Callable[[Offer], bool] | None:
@@ -265,6 +285,7 @@ def add(
     reason: str = "Wanted",
     detail: str = "",
     replaces: str = "",
+    teams: Teams = None,
 ) -> Claim:
     """Plan the launch of an offer that is reserved; the claim as it will be written."""
     gpus = _advertised(draft, pool)
@@ -275,7 +296,7 @@ def add(
     ]
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
-    claim = dataclasses.replace(claim, replaces=replaces)
+    claim = dataclasses.replace(claim, replaces=replaces, launched_for=_recorded(draft, pool, offer, teams))
     detail = "; ".join(filter(None, (_describe(offer), detail, acceptance.described(pool, offer.model))))
     draft.launches.append(
         Action(ActionKind.LAUNCH, claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price)

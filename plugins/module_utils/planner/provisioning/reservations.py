@@ -14,6 +14,7 @@ import ipaddress
 import itertools
 import typing as t
 from decimal import Decimal
+from fractions import Fraction
 
 from ...model import Claim, Hub, NodeClass, Offer, Peer, Pool
 from ...model.mesh import Tunnel
@@ -23,15 +24,18 @@ from ..claim_sync import Settled
 from ..claims.adoption import adopt
 from ..cluster_state import RETRY
 from ..cost import budgets
+from ..cost.teams import Shares, shares, team_of_pool
 from ..disruption import interruption
 from ..garbage_collection.orphans import Orphan, is_used
 from ..offers import no_offer
 from ..offers.ranking import Selection, offer_key, select
 from ..plan_builder import Draft
+from ..scheduling.capacity import planned_gpus
 from . import limits
 
 OFFERS_PER_CLAIM: t.Final = 25  # the chosen offer and those that a launch goes on with when it is refused (L-14)
 TOO_SMALL = "no machine that is large enough"
+Teams = tuple[tuple[str, int], ...] | None  # teams with the GPUs that a machine is launched for; None = for its pool's team
 
 
 class LaunchCapacity:
@@ -44,8 +48,7 @@ class LaunchCapacity:
         self.addresses = Spare(rented, self.situation.specs.classes)
         self.held = limits.reserved(holding)
         self.held = _reserve_unclaimed(self.held, draft, orphans)
-        anew = {settled.claim.name for settled in draft.settled.values() if not _holds(settled)}
-        self.purses = budgets.purses_of(draft, orphans, without=anew)
+        self.purses = purses(draft, orphans)
         self.taken: collections.Counter[str] = collections.Counter()
         self.own_in_use = {settled.claim.name for settled in draft.settled.values()} | set(self.situation.damaged)
         self.own_in_use |= {orphan.instance.name for orphan in orphans if is_used(orphan, self.situation)}
@@ -97,11 +100,12 @@ class LaunchCapacity:
         node_class: NodeClass,
         without: t.Container[str] = (),
         serves: t.Callable[[Offer], bool] | None = None,
+        teams: Teams = None,
     ) -> tuple[Offer | None, tuple[Offer, ...], str]:
         """The best offer there is room for, reserved; the ones to try after it; or None and the reason. ``serves``: which will do."""
-        offer, rest, reason = self.best(pool, node_class, without, serves)
+        offer, rest, reason = self.best(pool, node_class, without, serves, teams)
         if offer is not None:
-            self.reserve(offer, pool, node_class)
+            self.reserve(offer, pool, node_class, teams)
         return offer, rest, reason
 
     def best(
@@ -110,12 +114,13 @@ class LaunchCapacity:
         node_class: NodeClass,
         without: t.Container[str] = (),
         serves: t.Callable[[Offer], bool] | None = None,
+        teams: Teams = None,
     ) -> tuple[Offer | None, tuple[Offer, ...], str]:
         """What :meth:`take` takes, without reserving it."""
         first_reason = too_small = ""
         candidates = self.selection(pool, node_class).candidates
         for place, offer in enumerate(candidates):
-            reason = self._against(offer, pool, node_class, without)
+            reason = self._against(offer, pool, node_class, without, teams)
             if reason:
                 first_reason = first_reason or reason
                 continue
@@ -123,22 +128,24 @@ class LaunchCapacity:
                 too_small = TOO_SMALL
                 continue
             others = candidates[place + 1 :]
-            rest = self._rest(others if serves is None else filter(serves, others), offer, pool, node_class, without)
+            rest = self._rest(others if serves is None else filter(serves, others), offer, pool, node_class, without, teams)
             return offer, rest, ""
         return None, (), first_reason or too_small or self.why_none(pool, node_class)
 
-    def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
+    def take_this(
+        self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool], teams: Teams
+    ) -> tuple[Offer, ...]:
         """Reserve an offer that the caller chose; of the others those that would serve the same, best first."""
         others = (
             candidate for candidate in self.selection(pool, node_class).candidates if candidate is not offer and serves(candidate)
         )
-        rest = self._rest(others, offer, pool, node_class, ())
-        self.reserve(offer, pool, node_class)
+        rest = self._rest(others, offer, pool, node_class, (), teams)
+        self.reserve(offer, pool, node_class, teams)
         return rest
 
     def against(self, offer: Offer, pool: Pool, node_class: NodeClass) -> str:
-        """Why the offer must not be taken now; empty when it may."""
-        return self._against(offer, pool, node_class, ())
+        """Why the offer must not be taken now, whichever team it is for; empty when it may."""
+        return self._against(offer, pool, node_class, (), ())
 
     def fits_instead(self, claim: Claim, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool] | None) -> bool:
         """Whether there is an offer that only the limits forbid, and only as long as the machine of ``claim`` counts. What a spending
@@ -149,7 +156,8 @@ class LaunchCapacity:
                 continue
             address = "" if claim.peer is not None else self.addresses.against(self._hub(offer, node_class))
             full = address or limits.room(offer, pool, node_class, held, self.situation.settings)
-            if not full and not self.purses.room(pool.key, node_class.name, offer.price_hour):
+            teams = self._shares(offer, pool, None)
+            if not full and not self.purses.room(pool.key, node_class.name, offer.price_hour, teams):
                 return True
         return False
 
@@ -166,18 +174,19 @@ class LaunchCapacity:
         now = t.cast(Decimal, offer.price_hour)
         if now > bound:
             return None, (), f"offer {key} costs ${print_money(now)}/h now, the plan bears up to ${print_money(bound)}/h"
-        reason = self._against(offer, pool, node_class, ())
+        teams = planned.launched_for or None
+        reason = self._against(offer, pool, node_class, (), teams)
         if reason:
             return None, (), f"offer {key}: {reason}"
         planned_keys = {offer_key(candidate) for candidate in planned.candidates}
-        rest = self._rest(selection.candidates, offer, pool, node_class, {key})
+        rest = self._rest(selection.candidates, offer, pool, node_class, {key}, teams)
         return (
             offer,
             tuple(offer for offer in rest if offer_key(offer) in planned_keys and t.cast(Decimal, offer.price_hour) <= bound),
             "",
         )
 
-    def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
+    def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str], teams: Teams) -> str:
         if offer_key(offer) in without:
             return "tried before"
         if self._unavailable(offer):
@@ -185,7 +194,15 @@ class LaunchCapacity:
         full = self.addresses.against(self._hub(offer, node_class)) or limits.room(
             offer, pool, node_class, self.held, self.situation.settings
         )
-        return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
+        return full or self.purses.room(pool.key, node_class.name, offer.price_hour, self._shares(offer, pool, teams))
+
+    def _shares(self, offer: Offer, pool: Pool, teams: Teams) -> Shares:
+        """Which part of a machine of the offer each team pays."""
+        if not self.situation.settings.team_budgets:
+            return {}
+        if teams is None:
+            return {team_of_pool(pool, self.situation.settings): Fraction(1)}
+        return shares(teams, planned_gpus(offer, pool))
 
     def _unavailable(self, offer: Offer) -> bool:
         if offer.available is not None and self.taken[offer_key(offer)] >= offer.available:
@@ -199,7 +216,7 @@ class LaunchCapacity:
         return offer.id not in self.own_in_use and not (node is not None and node.ready)
 
     def _rest(
-        self, offers: t.Iterable[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]
+        self, offers: t.Iterable[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str], teams: Teams
     ) -> tuple[Offer, ...]:
         """Where to go when ``first`` is refused. An own machine is named after itself, so nothing can stand in for it."""
         if not self.situation.rented(first.cloud):
@@ -210,17 +227,18 @@ class LaunchCapacity:
             if len(rest) + 1 >= OFFERS_PER_CLAIM:
                 break
             bigger = counted and offer.gpu_count > first.gpu_count  # may be cheaper and still be one GPU too many
-            if self.situation.rented(offer.cloud) and not bigger and not self._against(offer, pool, node_class, without):
+            if self.situation.rented(offer.cloud) and not bigger and not self._against(offer, pool, node_class, without, teams):
                 rest.append(offer)
         return tuple(rest)
 
-    def reserve(self, offer: Offer, pool: Pool, node_class: NodeClass) -> None:
+    def reserve(self, offer: Offer, pool: Pool, node_class: NodeClass, teams: Teams = None) -> None:
         """Count one more machine of this offer."""
         self.taken[offer_key(offer)] += 1
         self.own_in_use.add(offer.id)
         self.addresses.take(self._hub(offer, node_class))
         self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
-        self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
+        part = self._shares(offer, pool, teams)
+        self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour), part)
 
     def _hub(self, offer: Offer, node_class: NodeClass) -> Hub | None:
         """The hub in whose network a machine of the offer gets an address."""
@@ -237,6 +255,12 @@ class LaunchCapacity:
         """How many offers each reason excluded; a cloud that could not be read counts once."""
         counted = no_offer.of_class(self.selection(pool, node_class), node_class)
         return {**counted, **{self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}}
+
+
+def purses(draft: Draft, orphans: t.Sequence[Orphan]) -> budgets.Purses:
+    """The budgets before anything is launched in this run."""
+    anew = {settled.claim.name for settled in draft.settled.values() if not _holds(settled)}
+    return budgets.purses_of(draft, orphans, without=anew)
 
 
 def _holds(settled: Settled) -> bool:

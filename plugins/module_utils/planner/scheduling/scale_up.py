@@ -14,14 +14,16 @@ from decimal import Decimal
 from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, Tally, WaitingPod
 from ...model.reasons import Reason
 from ..claims.record import BEFORE_READY, LIVE
+from ..cost import budgets
+from ..cost.teams import SharedMachine, launched_for
 from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
 from ..provisioning import capacity_buffers, launch_planner, requested_capacity, service
 from ..provisioning.registration import drift, not_initialized
-from ..provisioning.reservations import LaunchCapacity
+from ..provisioning.reservations import LaunchCapacity, purses
 from . import capacity, topology, unschedulable_pods
-from .binpacking import Bin, Packing, Queue, Room, fit, gpus, spare
+from .binpacking import Bin, Packing, Queue, Room, fit, gpus, gpus_on, spare
 from .existing_nodes import Place, places
 from .gangs import gangs
 from .offer_selection import Shop, buy
@@ -41,24 +43,44 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
     resources = situation.settings.gpu_resources
     asked, bars = _ask(draft, situation.seen.pods)
     draft.warnings.extend(asked.warnings)
-    _drop_unwanted(draft, asked, bars)
+    poor = budgets.without_money(situation, asked.pods, purses(draft, orphans)) if situation.settings.team_budgets else {}
+    _drop_unwanted(draft, asked, _with(bars, poor))
     launch_capacity = launch_planner.launch(draft, orphans, run_id)
 
-    def rented(pods: tuple[Pod, ...], fewest: bool) -> tuple[set[str], dict[str, tuple[str, str]]]:
-        return _try(draft, pods, bars, launch_capacity.fork(), run_id, fewest=fewest)
+    def whole_of(held: unschedulable_pods.Bars) -> _Whole:
+        def rented(pods: tuple[Pod, ...], fewest: bool) -> tuple[set[str], dict[str, tuple[str, str]]]:
+            return _try(draft, pods, held, launch_capacity.fork(), run_id, fewest=fewest)
 
-    whole = _whole_gangs(draft, asked, rented)
-    packed, there = _place(draft, whole.pods, bars)
+        return _whole_gangs(draft, asked, rented)
+
+    def wanted(stopped: unschedulable_pods.Bars) -> list[SharedMachine]:
+        held = _with(bars, stopped)
+        whole = whole_of(held)
+        packed, _there = _place(draft, whole.pods, held)
+        queue = Queue(packed.left, resources, held, around=draft.around)
+        return _Buyer(draft, launch_capacity.fork(), run_id, fewest=whole.fewest, trial=True).machines(queue, packed.rooms)
+
+    poor = budgets.without_money(situation, asked.pods, launch_capacity.purses)
+    stopped = _stopped(draft, asked.pods, launch_capacity, wanted)
+    held = _with(bars, stopped)
+    whole = whole_of(held)
+    packed, there = _place(draft, whole.pods, held)
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
     if packed.left:
-        queue = Queue(packed.left, resources, bars, around=draft.around)
+        queue = Queue(packed.left, resources, held, around=draft.around)
         bought = _Buyer(draft, launch_capacity, run_id, fewest=whole.fewest).buy(queue, packed.rooms)
         placed |= bought[0]
         reasons = bought[1]
     reasons |= whole.reasons
     _count_on(draft, whole.pods, packed, there)
     reasons |= _keep_spare(draft, whole.pods, placed, launch_capacity, run_id)
+    unpaid = [pod for pod in whole.pods if pod.uid in stopped and pod.uid not in placed and not pod.placeholder]
+    for last in filter(None, ([pod for pod in unpaid if pod.uid not in poor], [pod for pod in unpaid if pod.uid in poor])):
+        on_the_rest, _there = _place(draft, last, bars, _without(there, whole.pods, placed))
+        _count_on(draft, last, on_the_rest, there)
+        placed |= on_the_rest.placed
+    reasons = {uid: why for uid, why in reasons.items() if uid not in placed}
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
         launch_planner.prevented(draft, situation.pool_by_key[key])
     of_machine = {place.claim.name: place.claim.pool for place in there} | {launch.name: launch.pool for launch in draft.launches}
@@ -117,12 +139,19 @@ def _keep_spare(
     spare_pods = capacity_buffers.last(asked.pods)
     there = _unbooked(draft, places(draft, unresumed=False)) if spare_pods else []
     rooms = requested_capacity.without([place.room for place in there], pods, placed)
-    packed = fit(spare_pods, rooms, resources, asked.barred)
+    bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
+    packed = fit(spare_pods, rooms, resources, bars)
     ready = {place.claim.name for place in there if place.node is not None}
     _count_on(draft, spare_pods, packed, there)
     reasons: dict[str, tuple[str, str]] = {}
     if packed.left:
-        queue = Queue(packed.left, resources, asked.barred)
+
+        def wanted(stopped: unschedulable_pods.Bars) -> list[SharedMachine]:
+            queue = Queue(packed.left, resources, _with(bars, stopped))
+            return _Buyer(draft, launch_capacity.fork(), run_id, trial=True).machines(queue, ())
+
+        stopped = _stopped(draft, spare_pods, launch_capacity, wanted)
+        queue = Queue(packed.left, resources, _with(bars, stopped))
         reasons = _Buyer(draft, launch_capacity, run_id).buy(queue, ())[1]
     on_ready = {uid for uid, name in packed.placed.items() if name in ready}
     draft.buffers = capacity_buffers.settle(draft, on_ready, {uid: why for uid, (_pool, why) in reasons.items()})
@@ -241,6 +270,23 @@ def _try(
     return {*packed.placed, *bought}, why
 
 
+def _stopped(
+    draft: Draft,
+    pods: t.Sequence[Pod],
+    launch_capacity: LaunchCapacity,
+    wanted: t.Callable[[unschedulable_pods.Bars], list[SharedMachine]],
+) -> unschedulable_pods.Bars:
+    """Pods for which pools rent nothing because their teams cannot pay (L-16). ``wanted``: what would be rented without these. It is asked
+    until every team can pay, so that pods which are not paid for take no room on a new machine from others."""
+    if not draft.situation.settings.team_budgets:
+        return {}
+    left = launch_capacity.purses
+    stopped = budgets.without_money(draft.situation, pods, left)
+    while more := budgets.unaffordable(draft.situation, pods, wanted(stopped), left):
+        _add(stopped, more)
+    return stopped
+
+
 def _count_on(draft: Draft, pods: t.Iterable[Pod], packed: Packing, there: t.Iterable[Place]) -> None:
     """Ready machines that pods are counted on do not go for being idle."""
     ready = {place.claim.name for place in there if place.node is not None}
@@ -249,10 +295,12 @@ def _count_on(draft: Draft, pods: t.Iterable[Pod], packed: Packing, there: t.Ite
             draft.counted_on.setdefault(name, f"{pod.namespace}/{pod.name}")
 
 
-def _place(draft: Draft, waiting: t.Sequence[Pod], bars: unschedulable_pods.Bars) -> tuple[Packing, list[Place]]:
+def _place(
+    draft: Draft, waiting: t.Sequence[Pod], bars: unschedulable_pods.Bars, there: list[Place] | None = None
+) -> tuple[Packing, list[Place]]:
     """Pods onto machines that there are or will be. A pod that still waits although a Ready machine should hold it is looked at twice,
-    then it is barred from that pool."""
-    there = _unbooked(draft, places(draft, unresumed=False))
+    then it is barred from that pool. ``there``: the places, None = all that is free."""
+    there = _unbooked(draft, places(draft, unresumed=False)) if there is None else there
     _add(bars, unschedulable_pods.too_small(draft, waiting, there))
     ready = {place.claim.name: place for place in there if place.node is not None}
     pods = {pod.uid: pod for pod in waiting}
@@ -269,6 +317,12 @@ def _place(draft: Draft, waiting: t.Sequence[Pod], bars: unschedulable_pods.Bars
         if not marked:
             return packed, there
         _add(bars, marked)
+
+
+def _without(there: t.Sequence[Place], pods: t.Iterable[Pod], placed: t.Mapping[str, str]) -> list[Place]:
+    """The places with the room that is left once these pods are there."""
+    rooms = requested_capacity.without([place.room for place in there], pods, placed)
+    return [dataclasses.replace(place, room=room) for place, room in zip(there, rooms, strict=True)]
 
 
 def _unbooked(draft: Draft, there: list[Place]) -> list[Place]:
@@ -327,6 +381,12 @@ def _add(bars: unschedulable_pods.Bars, more: t.Mapping[str, t.Mapping[str, str]
         bars.setdefault(uid, {}).update(pools)
 
 
+def _with(bars: unschedulable_pods.Bars, more: t.Mapping[str, t.Mapping[str, str]]) -> unschedulable_pods.Bars:
+    both = {uid: dict(pools) for uid, pools in bars.items()}
+    _add(both, more)
+    return both
+
+
 class _Buyer:
     """The pools as shops, and what is taken from them as launches."""
 
@@ -338,6 +398,7 @@ class _Buyer:
         self.draft = draft
         self.launch_capacity = launch_capacity
         self.run_id = run_id
+        self._machines: list[SharedMachine] = []
         self._placed: dict[str, str] = {}
         self._around = draft.around
 
@@ -351,6 +412,11 @@ class _Buyer:
         self._around = rooms[0].around if rooms else self._around
         bought = buy(queue, shops, rooms)
         return {**self._placed, **bought.settled}, {pod.uid: (reason.pool, reason.text) for pod, reason in bought.left}
+
+    def machines(self, queue: Queue, rooms: t.Sequence[Room]) -> list[SharedMachine]:
+        """What :meth:`buy` rents."""
+        self.buy(queue, rooms)
+        return self._machines
 
     def _shop(self, pool: Pool, node_class: NodeClass) -> Shop:
         situation = self.draft.situation
@@ -391,21 +457,26 @@ class _Buyer:
         is_candidate: t.Callable[[Offer], bool],
         room: t.Callable[[str], Bin],
     ) -> str:
+        resources, settings = self.draft.situation.settings.gpu_resources, self.draft.situation.settings
+        place = room(offer_key(offer))
+        taken = tuple((pod, max(1, gpus_on(pod, place, resources))) for pod in pods)
+        machine = SharedMachine(pool, offer.price_hour, capacity.planned_gpus(offer, pool), taken)
+        self._machines.append(machine)
+        teams = launched_for(machine, self.draft.situation.seen.namespaces, settings) if settings.team_budgets else ()
         if self.trial:
-            self.launch_capacity.reserve(offer, pool, node_class)
+            self.launch_capacity.reserve(offer, pool, node_class, teams)
             self._placed.update({pod.uid: offer.id for pod in pods})
             return f"trial-{len(self._placed)}"
-        resources = self.draft.situation.settings.gpu_resources
         needed = sum(gpus(pod, resources) for pod in pods)
 
         def serves(other: Offer) -> bool:
             large_enough = capacity.planned_gpus(other, pool) >= needed and is_candidate(other)
             return large_enough and not fit(pods, [room(offer_key(other))], resources, around=self._around).left
 
-        rest = self.launch_capacity.take_this(offer, pool, node_class, serves)
+        rest = self.launch_capacity.take_this(offer, pool, node_class, serves, teams)
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
         detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
-        claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, DEMAND, detail)
+        claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, DEMAND, detail, teams=teams)
         self._placed.update({pod.uid: claim.name for pod in pods})
         return claim.name
 
