@@ -77,6 +77,18 @@ def test_L16_a_dearer_second_choice_passes_the_limits_again(rig: Rig) -> None:
     assert rig.creates() == 3
 
 
+def test_L16_a_dearer_second_choice_passes_the_budget_of_its_team_again(rig: Rig) -> None:
+    """As above, with 1.80 a day for the team of the pool."""
+    rig.document("GPUNodePool", "training")["metadata"]["labels"] = {"tgp.io/team": "red"}
+    known = {"team": "red", "period": "day", "amount": "1.80", "time_zone": "UTC", "soft_percent": 80}
+    refuse(rig, SOLD_OUT, times=2)
+    plan = rig.plan("provision", pools=["training"], nodes=2, team_budgets=[known])
+    done = rig.run("launch", plan["run_id"], team_budgets=[known])
+    rig.unlock(plan["run_id"])
+    assert results(done) == ["failed", "launched"]
+    assert any(one.get("event") == "skipped" and "limit:budget.team too little left" in one["text"] for one in rig.events())
+
+
 def test_L14_quota_gives_up_the_cloud(rig: Rig) -> None:
     refuse(rig, NO_QUOTA, times=None)
     done = rig.rent()

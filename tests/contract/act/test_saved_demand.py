@@ -31,3 +31,14 @@ def test_L22_a_machine_for_a_pod_that_is_gone_is_refused(rig: Rig) -> None:
     found = apply(rig, file)
     assert results(found) == [("launch", "refused")] and "as many machines as it wants by now" in found["steps"][0]["why"]
     assert rig.claims() == {}
+
+
+def test_L16_a_planned_machine_is_refused_when_its_team_has_no_money_any_more(rig: Rig) -> None:
+    file = Path(rig.folder) / "plan.json"
+    ask(rig, "job", labels={"tgp.io/team": "red"})
+    known = {"team": "red", "period": "day", "time_zone": "UTC", "soft_percent": 80}
+    planned = rig.plan("autoscale", save_to=str(file), team_budgets=[{**known, "amount": "20"}])
+    assert len(planned["launch"]) == 1
+    found = apply(rig, file, team_budgets=[{**known, "amount": "0.10"}])
+    assert results(found) == [("launch", "refused")] and "limit:budget.team too little left" in found["steps"][0]["why"]
+    assert rig.claims() == {}

@@ -32,11 +32,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record impo
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.budgets import Purse, open_purses
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.hours import Lifeline, PodTime, look
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .build import CAPABILITIES, NOON, at, claim, decide, instance, node, of, offer, one, pool, seen, specs
 from .pods import GPU, waiting
+from .test_L39_gangs import GROUP, member
 from .test_L42_capacity_buffers import buffer
 
 TOLERATES = Placement(tolerations=(Toleration("tgp.io/ephemeral", "Exists"),))
@@ -77,9 +78,9 @@ def four(price: str = "3.60") -> Offer:
 
 def autoscale(*pods: Pod, team_budgets: Budgets = (), ledger: Ledger | None = None, **facts: t.Any) -> Plan:
     facts = {"offers": (offer("0.90", id="one"),), "ledger": Ledger() if ledger is None else ledger, **facts}
-    settings = {name: facts.pop(name) for name in ("namespace_teams",) if name in facts}
+    by_space = bool(facts.pop("namespace_teams", False))
     wanted = facts.pop("wanted", specs(pool()))
-    return decide(seen(pods=pods, **facts), wanted, "autoscale", team_budgets=team_budgets, **settings)
+    return decide(seen(pods=pods, **facts), wanted, "autoscale", team_budgets=team_budgets, namespace_teams=by_space)
 
 
 def reasons(found: Plan) -> dict[str, str]:
@@ -199,6 +200,16 @@ def test_L16_a_launch_that_made_nothing_is_not_made_anew_for_a_team_without_mone
     assert served is not None and served.launched_for == (("blue", 1),)
 
 
+@pytest.mark.parametrize(("amount", "launches"), [("3.60", 5), ("3.59", 1)])
+def test_L16_a_gang_is_paid_for_as_a_whole_or_not_at_all(amount: str, launches: int) -> None:
+    """Four machines at 0.90 for the gang of red, one for blue."""
+    gang = [member(f"g-{number}", labels={**GROUP, "tgp.io/team": "red"}) for number in range(4)]
+    found = autoscale(*gang, of_team("blue"), team_budgets=per_day(red=amount, blue="0.90"))
+    assert len(of(found, "launch")) == launches and reasons(found)["blue"] == ""
+    why = "" if launches == 5 else f"PodGroup default/g: room for 3 of 4; {TOO_LITTLE}"
+    assert {reasons(found)[pod.name] for pod in gang} == {why}
+
+
 @pytest.mark.parametrize(("team", "launches"), [("red", 0), ("blue", 1)])
 def test_L16_spare_room_of_a_team_without_money_is_not_rented(team: str, launches: int) -> None:
     spare = dataclasses.replace(t.cast(Pod, buffer(1).pod), labels={"tgp.io/team": team})
@@ -241,6 +252,7 @@ def _story(seed: int) -> tuple[list[Pod], dict[str, t.Any], dict[str, tuple[Deci
     return pods, facts, amounts
 
 
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_L16_no_launches_of_a_team_pass_its_budget(seed: int) -> None:
     pods, facts, amounts = _story(seed)
@@ -261,6 +273,7 @@ def test_L16_no_launches_of_a_team_pass_its_budget(seed: int) -> None:
         assert hours.get(team, Fraction(0)) <= Fraction(amount - gone)
 
 
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from(["red", "blue", "green"]))
 def test_L16_pods_of_a_team_without_money_change_nothing_for_others(seed: int, team: str) -> None:
     pods, facts, amounts = _story(seed)

@@ -32,7 +32,7 @@ from ..provisioning import service
 from .cost import NOTHING, add_up, between, books
 from .hours import portion
 from .spend_report import priced
-from .teams import SharedMachine, Shares, shares, split, team_of
+from .teams import SharedMachine, Shares, Split, shares, split, team_of
 
 ACTIONS = ("stop_launch", "drain_idle", "drain_all")
 EVERYTHING = "all"
@@ -169,10 +169,14 @@ def open_purses(
     whole = ledger is not None and not ledger.torn
     ahead = _first_hours(held, lines)
     purses = []
+    by_team: dict[datetime, Split] = {}
     for scope, name, budget in wanted:
         purse = Purse(scope, name, budget, period_of(budget.period, now, budget.time_zone), NOTHING, NOTHING, whole)
         if scope == TEAM:
-            purses.append(_of_team(purse, lines, ahead, now))
+            start = purse.period.start
+            if start not in by_team:
+                by_team[start] = split((line, piece, cost) for line in lines for piece, cost in priced(line, start, now))
+            purses.append(_of_team(purse, by_team[start], ahead))
             continue
         mine = [(line, between(line, purse.period.start, now)) for line in lines if purse.covers(line.pool, line.node_class)]
         spent = add_up(amount for _line, amount in mine)
@@ -182,11 +186,9 @@ def open_purses(
     return Purses(tuple(purses))
 
 
-def _of_team(purse: Purse, lines: t.Sequence[LedgerLine], ahead: t.Iterable[tuple[Claim, Decimal]], now: datetime) -> Purse:
+def _of_team(purse: Purse, spent: Split, ahead: t.Iterable[tuple[Claim, Decimal]]) -> Purse:
     """With what pods of the team used (L-45), and of the first hours of machines that were launched for it its part."""
-    used = split((line, piece, cost) for line in lines for piece, cost in priced(line, purse.period.start, now)).teams.get(
-        purse.name
-    )
+    used = spent.teams.get(purse.name)
     mine = [
         (amount, shares(claim.launched_for, claim.expected_gpus).get(purse.name)) for claim, amount in ahead if claim.launched_for
     ]
