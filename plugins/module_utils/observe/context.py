@@ -293,7 +293,7 @@ def _team_budgets(entries: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[tuple[str
         try:
             budget = _budget({**spec, "action": "stop_launch"})
         except InvalidInput as error:
-            raise InvalidInput(f"{where}, team {team}: {error}", remedy=error.remedy) from error
+            raise InvalidInput(f"{where}, team {team}: {error.message}", remedy=error.remedy) from error
         found[team, spec["period"]] = t.cast(SpendingBudget, budget)
     return tuple((team, budget) for (team, _period), budget in sorted(found.items()))
 

@@ -236,7 +236,8 @@ def _story(seed: int) -> tuple[list[Pod], dict[str, t.Any], dict[str, tuple[Deci
         if count == 4 or chance.random() < 0.6
     )
     team = chance.choice(teams)
-    ledger, amounts = spent(team, "2"), {}
+    ledger = spent(team, "2")
+    amounts: dict[str, tuple[Decimal, Decimal]] = {}
     for name in teams:
         if chance.random() < 0.7:
             gone = Decimal(2) if name == team else Decimal(0)

@@ -156,11 +156,12 @@ def test_budgets_and_limits_and_nothing_of_budgets_while_the_books_are_unread() 
     budget = SpendingBudget("month", Decimal(10))
     pool = build.pool(budget=budget, max_nodes=4)
     specs = build.specs(pool, classes=(build.node_class(max_hourly_cost=Decimal(3)),))
-    known = records(build.claim(), specs=specs, settings=Settings(max_nodes_total=9))
+    known = records(build.claim(), specs=specs, settings=Settings(max_nodes_total=9, team_budgets=(("red", budget),)))
     found = of_records(known)
     labels = {"scope": "pool", "name": "default/p", "period": "month"}
     amounts = [value(found, f"tgp_budget_{what}", **labels) for what in ("dollars", "spent_dollars", "left_dollars")]
     assert amounts == [10.0, 0.42, 9.58]
+    assert value(found, "tgp_budget_left_dollars", scope="team", name="red", period="month") == 10.0
     limits = [value(found, "tgp_limit_machines", scope=scope) for scope in ("pool", "all")]
     assert (limits, value(found, "tgp_limit_dollars_per_hour", scope="class", name="c")) == ([4, 9], 3)
     blind = of_records(dataclasses.replace(known, ledger=None))
