@@ -12,18 +12,19 @@ import dataclasses
 import typing as t
 
 from ..core.errors import InvalidInput
-from ..model import Capability, Observation, Plan, Specs
+from ..model import Capability, Observation, Phase, Plan, Specs
 from ..model.defaults import MODES, REAPING, Settings
 from ..model.reasons import ActionKind, Reason
 from . import clock_skew, notices
 from .claim_sync import settle
+from .claims.record import BEFORE_READY
 from .cluster_state import Situation
 from .cost import budgets
 from .disruption import consolidation, drift, forced_disruption, idleness, interruption, voluntary
 from .garbage_collection import auxiliary_resources, document_gone, orphans
 from .pauses import paused_pools
 from .plan_builder import Draft
-from .provisioning import gpu_health, launch_planner, node_conditions, replacements
+from .provisioning import gpu_health, launch_planner, node_conditions, registration, replacements, service
 from .provisioning.reservations import LaunchCapacity
 from .scheduling import completed_requests, scale_up, unschedulable_pods
 
@@ -140,7 +141,44 @@ def _joins(run: Run) -> None:
     draft = run.draft
     draft.join, draft.admit = (
         tuple(name for name in names if not draft.pause_of(draft.settled[name].claim))
-        for names in (scale_up.to_join(draft), scale_up.to_admit(draft))
+        for names in (_to_join(draft), _to_admit(draft))
+    )
+
+
+def _to_join(draft: Draft) -> tuple[str, ...]:
+    """Machines that the step of joining has something to do for at once: complete but for our marks, or with marks that are gone."""
+    names = []
+    situation = draft.situation
+    for settled in draft.settled.values():
+        claim, pool = settled.claim, situation.pool(settled.claim)
+        if claim.deletion is not None or pool is None:
+            continue
+        if claim.phase is Phase.READY:
+            left = bool(claim.token_id or claim.mesh_key_id)
+            due = left or (
+                settled.node is not None and bool(registration.drift(claim, settled.node, pool, situation.seen.cluster_id))
+            )
+        elif claim.is_service:
+            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and service.answers(claim, situation)
+        else:
+            complete = settled.node is not None and not registration.not_initialized(claim, settled.node, pool, marking=True)
+            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and complete
+        if due:
+            names.append(claim.name)
+    return tuple(sorted(names))
+
+
+def _to_admit(draft: Draft) -> tuple[str, ...]:
+    """Machines on their way that have no Node yet: they may be asking for their certificate."""
+    return tuple(
+        settled.claim.name
+        for settled in draft.settled.values()
+        if settled.claim.phase in BEFORE_READY
+        and settled.claim.deletion is None
+        and settled.claim.token_id
+        and settled.claim.instance_id
+        and settled.node is None
+        and not settled.claim.is_service
     )
 
 

@@ -11,16 +11,15 @@ import functools
 import typing as t
 from decimal import Decimal
 
-from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, Tally, WaitingPod
+from ...model import Claim, Lane, NodeClass, Offer, Pod, Pool, Tally, WaitingPod
 from ...model.reasons import Reason
-from ..claims.record import BEFORE_READY, LIVE
+from ..claims.record import LIVE
 from ..cost import budgets
 from ..cost.teams import SharedMachine, launched_for
 from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
-from ..provisioning import capacity_buffers, launch_planner, requested_capacity, service
-from ..provisioning.registration import drift, not_initialized
+from ..provisioning import capacity_buffers, launch_planner, requested_capacity
 from ..provisioning.reservations import LaunchCapacity, purses
 from . import capacity, topology, unschedulable_pods
 from .binpacking import Bin, Packing, Queue, Room, fit, gpus, gpus_on, spare
@@ -182,41 +181,6 @@ def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
     if described is not None and described.slices > 1 and asked > 1:
         text = f"gets {asked} slices of shared GPUs of {pool}, maybe of one card; slices are not isolated from each other."
         draft.warnings.append(f"Pod {pod.namespace}/{pod.name} {text}")
-
-
-def to_join(draft: Draft) -> tuple[str, ...]:
-    """Machines that the step of joining has something to do for at once: complete but for our marks, or with marks that are gone."""
-    names = []
-    situation = draft.situation
-    for settled in draft.settled.values():
-        claim, pool = settled.claim, situation.pool(settled.claim)
-        if claim.deletion is not None or pool is None:
-            continue
-        if claim.phase is Phase.READY:
-            left = bool(claim.token_id or claim.mesh_key_id)
-            due = left or (settled.node is not None and bool(drift(claim, settled.node, pool, situation.seen.cluster_id)))
-        elif claim.is_service:
-            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and service.answers(claim, situation)
-        else:
-            complete = settled.node is not None and not not_initialized(claim, settled.node, pool, marking=True)
-            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and complete
-        if due:
-            names.append(claim.name)
-    return tuple(sorted(names))
-
-
-def to_admit(draft: Draft) -> tuple[str, ...]:
-    """Machines on their way that have no Node yet: they may be asking for their certificate."""
-    return tuple(
-        settled.claim.name
-        for settled in draft.settled.values()
-        if settled.claim.phase in BEFORE_READY
-        and settled.claim.deletion is None
-        and settled.claim.token_id
-        and settled.claim.instance_id
-        and settled.node is None
-        and not settled.claim.is_service
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
