@@ -47,6 +47,10 @@ class InvalidInput(TgpError):
         return "\n".join(lines)
 
 
+class InvalidCredential(InvalidInput):
+    """What was given cannot be a credential of its service, so it was not even sent."""
+
+
 class MissingLibrary(TgpError):
     """A Python library is not installed in the interpreter that runs the module."""
 

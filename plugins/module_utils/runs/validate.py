@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..core.errors import InvalidInput, TgpError
+from ..core.errors import InvalidCredential, InvalidInput, TgpError
 from ..core.events import render
 from ..core.task import Task
 from ..kube.needed_rights import WHOLE
@@ -218,12 +218,14 @@ def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], C
 
 
 def _beside(task: Task, name: str) -> t.Callable[[], CloudCheck]:
-    """A cloud that no document names: its key has to work, but nothing is going to be launched there."""
+    """A cloud that no document names: its key has to work, but nothing is going to be launched there, so what else it lacks is a warning."""
     alone = _cloud_alone(task, name, None)
 
     def check() -> CloudCheck:
         try:
             return alone()
+        except InvalidCredential:
+            raise
         except InvalidInput as error:
             return CloudCheck(f"{name}: no document names it.", (str(error),))
 

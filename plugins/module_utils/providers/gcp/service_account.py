@@ -34,7 +34,10 @@ _LIFETIME = 3600  # seconds, the longest that is accepted
 _MARGIN = 60  # seconds before its end at which a token is not used any more
 _NEEDED = ("project_id", "private_key_id", "private_key", "client_email", "token_uri")
 _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
-_FILE = "It is the JSON file that IAM & Admin > Service Accounts > Keys gives, as it is."
+_FILE = (
+    "Give the JSON file that IAM & Admin > Service Accounts > Keys gives, as it is: its text in GCP_SERVICE_ACCOUNT_CONTENTS, or its path in "
+    "GCP_SERVICE_ACCOUNT_FILE."
+)
 _REASONS = (
     (
         re.compile(r"(?i)short-lived|reasonable timeframe"),
@@ -63,7 +66,7 @@ class ServiceAccount:
 
 
 def read_service_account(text: str) -> ServiceAccount:
-    """The account of a key file's text. InvalidInput names what is missing, never what is in it."""
+    """The account of a key file's text. InvalidCredential names what is missing, never what is in it."""
     redact.register(text)
     try:
         content = json.loads(text)
@@ -88,8 +91,8 @@ def read_service_account(text: str) -> ServiceAccount:
     )
 
 
-def _no_key_file(why: str) -> errors.InvalidInput:
-    return errors.InvalidInput(
+def _no_key_file(why: str) -> errors.InvalidCredential:
+    return errors.InvalidCredential(
         f"gcp: the service account's key file cannot be used: {why}.", remedy=_FILE, field="gcp_service_account_contents"
     )
 
