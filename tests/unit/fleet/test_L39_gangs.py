@@ -335,6 +335,7 @@ def test_L39_a_saved_plan_refuses_a_gang_whose_group_has_grown() -> None:
     strategies.integers(0, 4),
     strategies.booleans(),
 )
+@hypothesis.example([("a", 1), ("-", 1), ("a", 1)], {"a": None}, 2, False)
 def test_L39_a_saved_plan_is_done_at_once_as_it_stands_and_never_splits_a_gang_later(
     pods: list[tuple[str, int]], least: dict[str, int | None], stock: int, gone: bool
 ) -> None:

@@ -102,7 +102,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCa
 
 
 def split_gangs(draft: Draft, launches: t.Collection[str]) -> dict[str, str]:
-    """Of ``launches``, which are among those of the draft, the ones that are only of use to gangs too few of whose pods would get a place
+    """Of ``launches``, which are among those of the draft, the ones that nobody needs without gangs too few of whose pods would get a place
     on all that there is and is launched: name to the reason."""
     pods = draft.situation.seen.pods
     if pods is None:
@@ -113,8 +113,8 @@ def split_gangs(draft: Draft, launches: t.Collection[str]) -> dict[str, str]:
         return {}
     used = set(_place(draft, whole.pods, bars)[0].placed.values())
     meant = _place(draft, asked.pods, bars)[0].placed
-    split = {meant[uid]: why for uid, (_pool, why) in whole.reasons.items() if uid in meant}
-    return {name: why for name, why in split.items() if name in launches and name not in used}
+    why = "; ".join(dict.fromkeys(text for uid, (_pool, text) in whole.reasons.items() if uid in meant))
+    return {name: why for name in launches if why and name in meant.values() and name not in used}
 
 
 def _ask(draft: Draft, pods: tuple[Pod, ...]) -> tuple[Demand, unschedulable_pods.Bars]:
