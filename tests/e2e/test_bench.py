@@ -37,7 +37,7 @@ def test_a_row_has_counts_ends_by_the_world_s_log_and_a_floor(tmp_path: Path) ->
     first, again = provision.rows(tmp_path, QUICK_OWN, [2], 1, once=100)
     (run,) = first.runs
     assert (first.id, again.id, first.floor["pauses"]) == ("P1 own 2", "P1 own 2 again", 0.0)
-    assert first.floor["chain"] >= provision.BOOT + sum(QUICK.values())
+    assert first.floor["chain"] >= 0.98 * (provision.BOOT + sum(QUICK.values()))  # the log has a moment a little after its step
     assert first.ratio > 1
     assert run.calls["webhook"] >= 4 and run.calls["kubernetes"] and run.tasks and run.cpu and run.world_cpu
     usable, end = run.more["last node usable"], run.more["end of the play after the last node"]

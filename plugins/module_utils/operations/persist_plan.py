@@ -45,7 +45,8 @@ def record(context: Context, plan: Plan) -> Recorded:
     tell_decisions(context.task, plan)
     telling = Telling(context, plan)
     recorded = Recorded()
-    going = {claim.name: claim.deletion.reason for claim in context.records.known_claims() if claim.deletion is not None}
+    known = {claim.name: claim for claim in context.records.known_claims()}
+    going = {claim.name: claim.deletion.reason for claim in known.values() if claim.deletion is not None}
     closed = {
         action.name for action in plan.actions if action.kind == ActionKind.RESTORE and not _restore(context, action, recorded)
     }
@@ -61,7 +62,7 @@ def record(context: Context, plan: Plan) -> Recorded:
             context.lock.renew_if_due()
             if action.kind == ActionKind.DESTROY and going.get(action.name) != action.reason:
                 _leave_alone(context, action.claim, recorded)
-            _write(context, action.claim, recorded)
+            _write(context, action.claim, known.get(action.name), recorded)
         elif action.kind in (ActionKind.TAINT, ActionKind.UNTAINT):
             _taint(context, action, recorded)
         elif action.kind == ActionKind.ANNOTATE:
@@ -84,10 +85,11 @@ def without(plan: Plan, recorded: Recorded) -> Plan:
     )
 
 
-def _write(context: Context, claim: Claim, recorded: Recorded) -> None:
+def _write(context: Context, claim: Claim, known: Claim | None, recorded: Recorded) -> None:
+    """What only brings the hours of a machine up to date (L-44) is not a change: time passes in a run that has nothing to do, too."""
     try:
         recorded.claims[claim.name] = context.store.write(claim)
-        recorded.writes += 1
+        recorded.writes += int(known is None or dataclasses.replace(claim, work=known.work) != known)
     except (Unreachable, Unauthorized):
         raise  # no record at all can be written
     except ApiError as error:

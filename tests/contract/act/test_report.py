@@ -112,6 +112,18 @@ def finish(rig: Rig, name: str, namespace: str = "default") -> tuple[datetime, d
     return datetime.fromisoformat(began), datetime.fromisoformat(ended)
 
 
+def test_L44_to_record_that_time_has_passed_is_no_change(rig: Rig) -> None:
+    """The same run says once in a quarter of an hour, with a write, what a busy machine did: nothing else has changed."""
+    rig.provision()
+    rig.pod(rig.machine().name, containers=GPU_JOB)
+    while rig.reap()["plan"]["changed"]:
+        rig.advance(60)
+    before, until = len(rig.writes()), rig.claim()["work"]["until"]
+    rig.advance(1000)
+    assert not rig.reap()["plan"]["changed"] and rig.claim()["work"]["until"] > until
+    assert len([line for line in rig.writes()[before:] if "tgp-claim" in line]) == 1
+
+
 def test_L44_hours_are_those_of_the_pods_and_a_run_that_is_killed_loses_none(rig: Rig) -> None:
     """A pod runs and ends, and a run is killed before it writes that. Another one is deleted between two runs."""
     rig.provision()
