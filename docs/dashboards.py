@@ -253,7 +253,7 @@ JOINS = Dashboard(
             "Blocked offers",
             "stat",
             NUMBER,
-            "Offers, hosts, providers and pools that are left alone for a while after a failure.",
+            "Offers, hosts, providers and pools in backoff after a failure.",
             _one("max(tgp_offers_blocked{@})"),
         ),
         Panel(

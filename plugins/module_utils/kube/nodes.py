@@ -12,7 +12,7 @@ from datetime import datetime
 
 from ..core.clock import from_text
 from ..core.errors import ApiError, Conflict, InvalidInput, TgpError
-from ..model import DevicePlugin, DevicePlugins, Node, NodeCondition, Taint
+from ..model import DevicePlugin, DevicePlugins, Node, StatusCondition, Taint
 from ..model.labels import (
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
     GPU_PRESENT_LABEL,
@@ -95,9 +95,9 @@ def taint(raw: Json) -> Taint:
     return Taint(raw["key"], raw.get("value") or "", raw["effect"], _moment(raw.get("timeAdded")))
 
 
-def _condition(raw: Json) -> NodeCondition:
+def _condition(raw: Json) -> StatusCondition:
     status, reason, message = (str(raw.get(key) or "") for key in ("status", "reason", "message"))
-    return NodeCondition(raw["type"], status, reason, message, _moment(raw.get("lastTransitionTime")))
+    return StatusCondition(raw["type"], status, reason, message, _moment(raw.get("lastTransitionTime")))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -142,8 +142,8 @@ class Taint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NodeCondition:
-    """A condition of a Node. ``status``: True, False or Unknown, as text. ``since``: its last transition, None = it does not say."""
+class StatusCondition:
+    """A condition of an object's status. ``status``: True, False or Unknown, as text. ``since``: its last transition, None = not given."""
 
     type: str
     status: str
@@ -172,7 +172,7 @@ class Node:
     os_image: str = ""
     kubelet_version: str = ""
     resource_version: str = ""
-    conditions: tuple[NodeCondition, ...] = ()
+    conditions: tuple[StatusCondition, ...] = ()
     devices: DeviceRoom | None = None
 
 

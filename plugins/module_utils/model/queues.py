@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from .cluster import Pod
+from .cluster import Pod, StatusCondition
 from .labels import ATOMIC_CLASS as ATOMIC
 from .labels import (
     CONSUMES_REQUEST_ANNOTATION,
@@ -23,17 +23,6 @@ BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
 PROVISIONING_CLASSES = (ATOMIC, BEST_EFFORT_ATOMIC, CHECK_CAPACITY)
 """Classes of ProvisioningRequests that a pool can serve. The last one rents nothing."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StatusCondition:
-    """A condition of an object's status. ``status``: True, False or Unknown, as text."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    since: datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ..core.errors import NotFound, TgpError
 from ..kube.client import Json, Kube
 from ..kube.pods import reducer
 from ..kube.resource_claims import is_served
-from ..model import Observation, Pod
+from ..model import Observation, Pod, StatusCondition
 from ..model.cluster import DEFAULT_SCHEDULER
 from ..model.defaults import REAPING
 from ..model.labels import CONSUMES_REQUEST_ANNOTATION, POD_SCALE_UP_DELAY_ANNOTATION
@@ -28,7 +28,6 @@ from ..model.queues import (
     PodGroupKey,
     PodGroups,
     ProvisioningRequest,
-    StatusCondition,
     pod_group_of,
 )
 from ..model.reasons import BufferReason

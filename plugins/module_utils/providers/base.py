@@ -133,6 +133,11 @@ def invalid_launch(cloud: str, problem: str, remedy: str = "") -> errors.LaunchR
     return errors.LaunchRefused(f"{cloud}: {problem}.", reason="invalid", remedy=remedy, cloud=cloud)
 
 
+def wants_talos(request: LaunchRequest) -> bool:
+    """Whether the user data is a machine configuration of Talos: cloud-init's begins with #cloud-config or #!."""
+    return request.user_data is not None and not request.user_data.startswith("#")
+
+
 def certainly_not_made(error: errors.ApiError) -> bool:
     """Whether the failed call made nothing for sure: the cloud takes no calls now (429), or was never reached."""
     return isinstance(error, (errors.RateLimited, errors.Unreachable))

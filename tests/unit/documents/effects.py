@@ -31,7 +31,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Ledger,
     Node,
     NodeClass,
-    NodeCondition,
     Observation,
     Offer,
     Phase,
@@ -41,6 +40,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Pool,
     Source,
     Specs,
+    StatusCondition,
     Taint,
     Toleration,
 )
@@ -201,7 +201,7 @@ class Scene:
         return found
 
 
-ODD = NodeCondition("Odd", "True", "Odd", "a fatal thing", at("05:00"))
+ODD = StatusCondition("Odd", "True", "Odd", "a fatal thing", at("05:00"))
 ANYWHERE = Placement(tolerations=(Toleration(operator="Exists"),))
 
 

@@ -15,9 +15,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Instance,
     InstanceState,
     Node,
-    NodeCondition,
     Plan,
     Pool,
+    StatusCondition,
     Taint,
     UnhealthyCondition,
 )
@@ -37,7 +37,7 @@ def shows(
     kind: str = "KernelDeadlock", since: str | None = "11:20", status: str = "True", message: str = "", **facts: t.Any
 ) -> Node:
     written = None if since is None else at(since)
-    return node(conditions=(NodeCondition(kind, status, "DockerHung", message, written),), **facts)
+    return node(conditions=(StatusCondition(kind, status, "DockerHung", message, written),), **facts)
 
 
 def key(kind: str = "KernelDeadlock", name: str = "tgp-a1b2c3d4-p-00001", status: str = "True") -> str:
@@ -145,7 +145,7 @@ def test_L37_the_pools_own_entries_come_first_and_the_first_that_fits_decides() 
         Taint("nvidia.com/gpu-xid-error", "", "NoExecute"),
     )
     texts = (("Odd", "", "a fatal one"), ("KernelDeadlock", "", ""), ("DiskBadBlock", "", ""))
-    listed = tuple(NodeCondition(kind, "True", reason, message) for kind, reason, message in texts)
+    listed = tuple(StatusCondition(kind, "True", reason, message) for kind, reason, message in texts)
     shown = {sign.name: (sign.entry.action, sign.written) for sign in signs(node(conditions=listed, taints=marks), own)}
     assert shown == {
         "condition DiskBadBlock=True": ("Report", None),
@@ -153,7 +153,7 @@ def test_L37_the_pools_own_entries_come_first_and_the_first_that_fits_decides() 
         "taint nvidia.com/gpu-xid-error:NoExecute": ("Report", None),
         "taint nvidia.com/gpu-xid-error=true:NoSchedule": ("Replace", at("11:00")),
     }
-    assert not signs(node(conditions=(NodeCondition("Odd", "True"),)), own)
+    assert not signs(node(conditions=(StatusCondition("Odd", "True"),)), own)
 
 
 def test_L37_no_built_in_entry_ends_a_machine_on_which_pods_work() -> None:
@@ -161,7 +161,7 @@ def test_L37_no_built_in_entry_ends_a_machine_on_which_pods_work() -> None:
     for entry in DEFAULTS:
         kind, message = entry.type or "None", GIVEN_UP
         shown = node(
-            conditions=(NodeCondition(kind, entry.status, "", message, at("11:11")),),
+            conditions=(StatusCondition(kind, entry.status, "", message, at("11:11")),),
             taints=(Taint(entry.taint.rstrip("/") or "none", "", "NoSchedule"),),
         )
         found = run(shown, "15:00", "11:12", wanted=pool(consolidate_after=None))
@@ -200,7 +200,9 @@ def fleet(size: int, sick: t.Mapping[int, str], now: datetime = NOON, deleted: t
     names = [f"tgp-a1b2c3d4-p-000{place:02d}" for place in range(size)]
     claims, nodes, machines = map(claim, names), [node(name) for name in names], map(instance, names)
     for place, moment in sick.items():
-        nodes[place] = dataclasses.replace(nodes[place], conditions=(NodeCondition("KernelDeadlock", "True", "", "", at(moment)),))
+        nodes[place] = dataclasses.replace(
+            nodes[place], conditions=(StatusCondition("KernelDeadlock", "True", "", "", at(moment)),)
+        )
     findings = {key(name=names[place]): now - timedelta(minutes=10) for place in sick}
     return decide(
         seen(now, claims=tuple(claims), nodes=tuple(nodes), instances=tuple(machines), pods=None, findings=findings), specs(REPLACE)
@@ -210,7 +212,7 @@ def fleet(size: int, sick: t.Mapping[int, str], now: datetime = NOON, deleted: t
 def test_L37_a_false_alarm_does_not_keep_a_machine_that_is_silent() -> None:
     """Three of five show the sign, which is refused; the one whose kubelet is silent is replaced all the same (L-20)."""
     names = [f"tgp-a1b2c3d4-p-0000{place}" for place in range(5)]
-    sign = (NodeCondition("KernelDeadlock", "True", "", "", at("11:20")),)
+    sign = (StatusCondition("KernelDeadlock", "True", "", "", at("11:20")),)
     nodes = tuple(
         node(name, ready=place > 0, ready_since=at("11:10"), conditions=sign if place in (1, 2, 3) else ())
         for place, name in enumerate(names)
@@ -284,7 +286,7 @@ def test_L37_at_most_the_limit_and_nothing_before_its_time(world: _World, minute
         if shown is not None:
             written = None if shown[0] is None else NOON - timedelta(minutes=shown[0])
             first = NOON - timedelta(seconds=shown[1])
-            sign = (NodeCondition("KernelDeadlock", shown[2], "", "", written),)
+            sign = (StatusCondition("KernelDeadlock", shown[2], "", "", written),)
             findings[key(name=name, status=shown[2])] = first
             began = first if written is None else written
             if shown[2] == "True" and shown[1] >= 60 and (NOON - began).total_seconds() >= minutes * 60:

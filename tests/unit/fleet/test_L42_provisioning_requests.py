@@ -12,13 +12,12 @@ from datetime import timedelta
 
 import hypothesis
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Phase, Placement, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Phase, Placement, Plan, StatusCondition
 from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import (
     ATOMIC,
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
     ProvisioningRequest,
-    StatusCondition,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.requested_capacity import status_patch
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import parse_time

@@ -12,8 +12,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...model import Pod
-from ...model.queues import BufferStatus, CapacityBuffer, StatusCondition
+from ...model import Pod, StatusCondition
+from ...model.queues import BufferStatus, CapacityBuffer
 from ...model.reasons import BufferReason
 from ..cluster_state import Situation
 from ..plan_builder import Draft

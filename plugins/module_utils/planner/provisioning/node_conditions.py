@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from ...model import Claim, InstanceState, Node, NodeCondition, Phase, Pool, Taint, UnhealthyCondition
+from ...model import Claim, InstanceState, Node, Phase, Pool, StatusCondition, Taint, UnhealthyCondition
 from ...model.labels import GPU_XID_TAINT, READINESS_TAINT_PREFIX
 from ...model.reasons import Finding, Reason
 from ...units.values import print_duration, print_time
@@ -105,7 +105,7 @@ def signs(node: Node, own: t.Sequence[UnhealthyCondition]) -> tuple[Sign, ...]:
     return tuple(shown[name] for name in sorted(shown) if shown[name].entry.action != IGNORE)
 
 
-def _fits(entry: UnhealthyCondition, condition: NodeCondition) -> bool:
+def _fits(entry: UnhealthyCondition, condition: StatusCondition) -> bool:
     if (entry.type, entry.status) != (condition.type, condition.status):
         return False
     return not entry.contains or any(text in condition.reason or text in condition.message for text in entry.contains)

@@ -14,10 +14,10 @@ import dataclasses
 import typing as t
 from datetime import timedelta
 
-from ...model import Expression, NodeTerm, Phase, Pod, Pool
+from ...model import Expression, NodeTerm, Phase, Pod, Pool, StatusCondition
 from ...model.labels import CONSUMES_REQUEST_ANNOTATION, FORMER_CONSUMES_REQUEST_ANNOTATION, MACHINES_DETAIL, NODEPOOL_LABEL
 from ...model.names import label_value
-from ...model.queues import CHECK_CAPACITY, ProvisioningRequest, RequestStatus, StatusCondition
+from ...model.queues import CHECK_CAPACITY, ProvisioningRequest, RequestStatus
 from ...model.reasons import ActionKind, RequestReason
 from ...units.values import print_time
 from ..cluster_state import Situation

@@ -244,8 +244,8 @@ class GcpCloud:
         self._turn.taken = True
 
     def launch(self, request: LaunchRequest) -> str:
-        """The operation is followed for a minute: one that fails made nothing. One that goes on, or cannot be looked at, is of a machine that
-        exists."""
+        """Polls the operation for a minute. If it fails, no machine was created. If it is still running then, or cannot be read, the machine is
+        taken to exist."""
         bucket = "queued" if getattr(self._turn, "taken", False) else ""
         self._turn.taken = False
         check_request(request)

@@ -11,7 +11,7 @@ import uuid
 
 from ...core import errors
 from ...model import LaunchRequest
-from ..base import certainly_not_made, invalid_launch, launch_error
+from ..base import certainly_not_made, invalid_launch, launch_error, wants_talos
 from .machine_types import ALL_REGIONS, ATTACHED, LEAST_DISK, disk_type, parted, region_of
 from .records import MANAGED, labels_of
 
@@ -79,11 +79,6 @@ def check_request(request: LaunchRequest) -> None:
         raise invalid(f"the user data has {size} bytes, and {USER_DATA_LIMIT} are taken at most", "Make the payload smaller.")
     if wants_talos(request) and not settings.get("talosImage"):
         raise invalid("Google has no image of Talos, and the class names none", "Set talosImage, or use lane kubelet.")
-
-
-def wants_talos(request: LaunchRequest) -> bool:
-    """Whether the user data is a machine configuration of Talos: cloud-init's begins with #cloud-config or #!."""
-    return request.user_data is not None and not request.user_data.startswith("#")
 
 
 def request_id(project: str, request: LaunchRequest) -> str:

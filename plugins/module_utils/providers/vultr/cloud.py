@@ -20,10 +20,10 @@ from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
 from ...model import Capability, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option
+from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option, wants_talos
 from .api import Calls, is_absent
 from .firewall import Firewall
-from .launch import DEFAULT_OS, SETTINGS, USER_DATA_LIMIT, check_request, invalid, machine_body, outcome, wants_talos
+from .launch import DEFAULT_OS, SETTINGS, USER_DATA_LIMIT, check_request, invalid, machine_body, outcome
 from .plans import REGIONS, gpus_of, has_gpus, is_wanted, model_of, price_in, read_plan, refusal, to_offers
 from .records import hide_secrets, to_instance
 

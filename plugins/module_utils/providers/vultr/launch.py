@@ -11,7 +11,7 @@ import typing as t
 
 from ...core import errors
 from ...model import LaunchRequest
-from ..base import certainly_not_made, invalid_launch, launch_error
+from ..base import certainly_not_made, invalid_launch, launch_error, wants_talos
 from .api import answered, own_words
 from .plans import gpus_of
 from .records import tags_of
@@ -82,11 +82,6 @@ def check_request(request: LaunchRequest) -> None:
         raise invalid(f"the user data has {size} bytes, and {USER_DATA_LIMIT} are sent at most", "Make the payload smaller.")
     if wants_talos(request) and not settings.get("snapshotId"):
         raise invalid("Vultr has no image of Talos, and the class names none", "Set snapshotId, or use lane kubelet.")
-
-
-def wants_talos(request: LaunchRequest) -> bool:
-    """Whether the user data is a machine configuration of Talos: cloud-init's begins with #cloud-config or #!."""
-    return request.user_data is not None and not request.user_data.startswith("#")
 
 
 def machine_body(request: LaunchRequest, image: t.Mapping[str, t.Any], group: str) -> dict[str, t.Any]:
