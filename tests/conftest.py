@@ -24,6 +24,7 @@ hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 LEVELS = ("unit", "repository", "contract", "cluster", "e2e", "chaos")
+FAILURES = os.environ.pop("TGP_FAILURES", "")  # a file; taken out: a run of pytest that a test begins may fail on purpose
 OTHER_NAMES = {
     "node_real": "node",
     "mesh_real": "mesh",
@@ -61,6 +62,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> t.Generator[None, pytest.Tes
     if report.skipped and isinstance(report.longrepr, tuple) and ": not built, " in report.longrepr[2]:
         report.longrepr = (__file__, None, report.longrepr[2])  # type: ignore[assignment]  # pytest prints a place without a line
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add a test that fails to the list that tests/run.py prints last."""
+    if report.failed and FAILURES:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        words = redact.redact(crash.message.partition("\n")[0] if crash is not None else "")
+        with open(FAILURES, "a", encoding="utf-8") as failures:
+            failures.write(f"{report.nodeid}{f' - {words}' if words else ''}\n")
 
 
 def _contract_of_clouds(passed: list[t.Any]) -> str:

@@ -234,13 +234,14 @@ def in_lanes(
 ) -> int:
     """Run all commands. One lane takes them from the first on, another, with less claim to the processor, from the last on; both begin when
     ``building`` is over. A third one, with the least claim, takes those ``beside`` them, from the start on. What the second and the third lane
-    printed comes last. 0 if all commands ended with 0."""
+    printed comes last, then each test that failed and each command that did. 0 if all commands ended with 0."""
     waiting, aside = collections.deque(commands), collections.deque(beside)
 
     def nice(number: int) -> list[str]:
         return ["nice", "-n", str(number)] if shutil.which("nice") else []
 
-    with tempfile.TemporaryFile() as second, tempfile.TemporaryFile() as third:
+    with tempfile.TemporaryFile() as second, tempfile.TemporaryFile() as third, tempfile.NamedTemporaryFile("r") as failures:
+        environment["TGP_FAILURES"] = failures.name  # tests/conftest.py writes there
         first_two = (Lane(waiting.popleft, None, environment), Lane(lambda: [*nice(5), *waiting.pop()], second, environment))
         lanes = (*first_two, Lane(lambda: [*nice(10), *aside.popleft()], third, environment))
         try:
@@ -260,6 +261,8 @@ def in_lanes(
                 sys.stdout.flush()
                 shutil.copyfileobj(said, sys.stdout.buffer)
                 sys.stdout.flush()
+            for line in failures:  # once more: each process named them at its own end, perhaps thousands of lines ago
+                print(f"FAILED: {line}", end="", flush=True)
     failed = [command for lane in lanes for command in lane.failed]
     for command in failed:
         print(f"FAILED: {command}", flush=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,24 @@ def test_lanes_run_each_command_once_and_miss_no_failure(
     printed, _lf, failed = capfd.readouterr().out.partition("FAILED: ")
     assert sorted(re.findall(r"said (\d)", printed)) == list("0123456")
     assert re.findall(r"said (\d)", failed) == ([] if wrong is None else [str(wrong)])
+
+
+def test_a_whole_run_ends_with_the_tests_that_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a second process printed may be thousands of lines above the end."""
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text(
+        "import subprocess, sys\n"
+        "def test_right(): subprocess.run([sys.executable, '-m', 'pytest', '-q', '-k', 'nested', __file__])\n"
+        "def test_wrong(): assert 1 == 2\n"
+        "def test_nested(): assert False\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert run.in_lanes([[*command, "-k", "not nested"], [*command, "-k", "right"]], environment) == 1
+    *_, last = capfd.readouterr().out.partition("what ran beside them")
+    failed = [line for line in last.splitlines() if line.startswith("FAILED: ")]
+    assert failed[0] == "FAILED: test_one.py::test_wrong - assert 1 == 2" and len(failed) == 2
+    assert failed[1].endswith("-k 'not nested'")
 
 
 def test_what_needs_the_builds_waits_for_them_and_what_runs_beside_does_not(tmp_path: Path) -> None:
