@@ -26,15 +26,20 @@ def answers(url: str, _control_planes: t.Sequence[str], **_how: t.Any) -> list[t
     return [endpoint_check.Reached(endpoint_check.API, *endpoint_check.endpoint(url))]
 
 
+def isolate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules that are called from now on know nothing of the caller's environment, and keep their files in the folder."""
+    for name in [one for one in os.environ if one.startswith(_FOREIGN) or one.endswith("_GPU_COUNT")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TGP_RUNTIME_DIR", str(folder / "pace"))
+    monkeypatch.setenv("TGP_STATE_DIR", str(folder / "state"))  # of modules that are called beside the fleet's
+    if endpoint_check is not None:
+        monkeypatch.setattr(endpoint_check, "look", answers)  # the sandbox's API server has no address of its own here
+
+
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[..., Rig]]:
     """``build(speed=..., **scenario keys)``: a started sandbox."""
-    for name in [one for one in os.environ if one.startswith(_FOREIGN) or one.endswith("_GPU_COUNT")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "pace"))
-    monkeypatch.setenv("TGP_STATE_DIR", str(tmp_path / "state"))  # of modules that are called beside the fleet's
-    if endpoint_check is not None:
-        monkeypatch.setattr(endpoint_check, "look", answers)  # the sandbox's API server has no address of its own here
+    isolate(tmp_path, monkeypatch)
     built: list[Rig] = []
 
     def make(**options: t.Any) -> Rig:
