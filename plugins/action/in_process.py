@@ -34,6 +34,7 @@ from ansible.utils.vars import load_extra_vars
 
 from ..module_utils.core.bytecode import use_bytecode_cache
 from ..module_utils.core.errors import InvalidInput, TgpError, library
+from ..module_utils.core.events import starter
 from ..module_utils.core.http import trusted
 from ..module_utils.core.redact import redact
 from ..module_utils.core.run_step import RunPart
@@ -113,6 +114,7 @@ class ActionModule(ActionBase):
                 warn=lambda text: display.warning(redact(text)),
                 playbook=_playbook(),
                 variables=variables,
+                started_by=self._starter(),
             )
             try:
                 with _within(seconds):
@@ -130,7 +132,12 @@ class ActionModule(ActionBase):
         def refuse(_task: Task) -> dict[str, t.Any]:
             raise InvalidInput(refusal)
 
-        task = Task({"summary": os.path.expanduser(path)}, check_mode=bool(self._task.check_mode), playbook=_playbook())
+        task = Task(
+            {"summary": os.path.expanduser(path)},
+            check_mode=bool(self._task.check_mode),
+            playbook=_playbook(),
+            started_by=self._starter(),
+        )
         execute({"argument_spec": {"run_id": {}}, "run_report": RunPart.NONE}, refuse, task, self._load_name)
 
     def _seconds(self) -> int:
@@ -176,7 +183,8 @@ class ActionModule(ActionBase):
             self._connection = self._connection_to_controller(task_vars)
         self._task = self._task.copy()
         self._task.delegate_to, self._task.environment = None, []
-        with _surrounded_by({CALLER: json.dumps({"playbook": _playbook(), "variables": dict(variables)})}):
+        caller = {"playbook": _playbook(), "variables": dict(variables), "started_by": self._starter()}
+        with _surrounded_by({CALLER: json.dumps(caller)}):
             job = self._execute_module(
                 module_name=self._load_name,
                 task_vars={**task_vars, "ansible_python_interpreter": sys.executable},
@@ -201,6 +209,10 @@ class ActionModule(ActionBase):
             display.deprecated(renamed(name), version=OLD_NAMES_END, collection_name="tgp.gpu")
         if usage.problems:
             raise AnsibleActionFail(" ".join(usage.problems))
+
+    def _starter(self) -> dict[str, str]:
+        """Who runs the playbook. Of AWX only what came with the command line counts: any inventory could say it."""
+        return starter(load_extra_vars(self._loader))
 
     def _params(self, spec: dict[str, t.Any], variables: t.Mapping[str, str]) -> dict[str, t.Any]:
         """The checked arguments. What is wrong with one is said by the name under which the user gave it."""

@@ -173,18 +173,52 @@ def test_the_stand_in_answers_in_pages(awx: Awx) -> None:
 # ---- what a job does
 
 
+#: what AWX adds to the extra variables of a job that a person launched by a template of a project
+META_VARIABLES = {
+    f"{prefix}_{name}": value
+    for prefix in ("awx", "tower")
+    for name, value in {
+        "job_id": 41,
+        "job_launch_type": "manual",
+        "job_template_id": 7,
+        "job_template_name": "gpu provision",
+        "project_revision": "6d8f2cb0f6b1ac6b3b0f2d5bd9c8b1a2a0e4f3d1",
+        "project_scm_branch": "main",
+        "job_scm_branch": "main",
+        "execution_node": "node-1",
+        "user_id": 3,
+        "user_name": "ada",
+        "user_email": "ada@example.org",
+        "user_first_name": "Ada",
+        "user_last_name": "",
+        "inventory_id": 2,
+        "inventory_name": "machines",
+        "workflow_job_id": 40,
+        "workflow_job_name": "plan and apply",
+    }.items()
+}
+
+
 def test_a_job_of_the_project_leaves_the_run_as_its_artifact(shared: Sandbox, tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(PROJECT, project)
     variables = tmp_path / "env" / "extravars"
     variables.parent.mkdir()
-    given = {"tgp_documents": str(ROOT / "examples" / "demo"), "tgp_pool": "training", "tgp_summary": str(tmp_path / "run.json")}
+    given = {
+        **META_VARIABLES,
+        "tgp_documents": str(ROOT / "examples" / "demo"),
+        "tgp_pool": "training",
+        "tgp_summary": str(tmp_path / "run.json"),
+    }
     variables.write_text(json.dumps(given))
     done = shared.command("ansible-runner", "run", str(tmp_path), "-p", "provision.yml", "--ident", "1", "--cmdline=--check")
     assert done.rc == 0, done.text
     events = [json.loads(path.read_text()) for path in (tmp_path / "artifacts" / "1" / "job_events").glob("*.json")]
     (stats,) = [event["event_data"] for event in events if event["event"] == "playbook_on_stats"]
     run = stats["artifact_data"]["tgp_run"]
+    assert (run["started_by"]["awx_user"], run["started_by"]["awx_job"]) == ("ada", "41") and "ada@example.org" not in json.dumps(
+        run
+    )
     assert (run["playbook"], run["check"], run["exit_code"], run["counts"]["launch"]) == ("provision", True, 0, 1)
     assert {key: value for key, value in run.items() if key != "report_file"} == json.loads((tmp_path / "run.json").read_text())
 

@@ -15,6 +15,7 @@ import fcntl
 import itertools
 import json
 import os
+import pwd
 import socket
 import threading
 import typing as t
@@ -139,6 +140,31 @@ class Events:
 def new_run_id() -> str:
     """Unlike any other run's, readable in a log."""
     return f"{socket.gethostname().partition('.')[0].lower()}-{uuid.uuid4().hex[:8]}"
+
+
+_BY_AWX = {  # what AWX says of a job among its extra variables; older releases, and forks of them, say it as tower_
+    "awx_user": ("awx_user_name", "tower_user_name"),
+    "awx_schedule": ("awx_schedule_name", "awx_parent_job_schedule_name", "tower_schedule_name"),
+    "awx_job": ("awx_job_id", "tower_job_id"),
+}
+_LONGEST_NAME = 200
+
+
+def starter(extra: t.Mapping[str, t.Any] | None = None) -> dict[str, str]:
+    """Who runs this process, and on which host; with the extra variables of a job of AWX also whose job it is. The environment is not asked:
+    everybody can write there what he likes."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in a container with an arbitrary uid
+        user = f"uid {os.geteuid()}"
+    found = {"user": user, "host": socket.gethostname()}
+    for field, names in _BY_AWX.items():
+        said = [(extra or {}).get(name) for name in names]
+        words = [
+            str(value)[:_LONGEST_NAME] for value in said if isinstance(value, (str, int)) and not isinstance(value, bool) and value
+        ]
+        found |= {field: words[0]} if words else {}
+    return found
 
 
 def plain(value: t.Any) -> t.Any:

@@ -29,8 +29,8 @@ class Told:
     notices: t.Sequence[t.Mapping[str, str]] = ()
 
 
-def begun(run_id: str, playbook: str, started: str, *, check: bool = False) -> Json:
-    """The report of a run of which nothing has ended yet. ``started`` is a time as text."""
+def begun(run_id: str, playbook: str, started: str, by: t.Mapping[str, str], *, check: bool = False) -> Json:
+    """The report of a run of which nothing has ended yet. ``started`` is a time as text, ``by`` is who runs it (events.starter)."""
     return {
         "version": VERSION,
         "run_id": run_id,
@@ -38,6 +38,7 @@ def begun(run_id: str, playbook: str, started: str, *, check: bool = False) -> J
         "mode": "",
         "check": check,
         "cluster_id": "",
+        "started_by": dict(by),
         "started": started,
         "ended": None,
         "outcome": "ok",

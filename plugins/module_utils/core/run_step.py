@@ -30,6 +30,7 @@ from .redact import redact_all
 from .run_report import Told, begun, closed, outcome_of, with_step
 
 KEPT = 200  # reports
+_LATER = {"started_by"}  # fields that reports of earlier releases lack
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
 
 
@@ -58,6 +59,9 @@ class StepCaller(notifications.Caller, t.Protocol):
 
     @property
     def variables(self) -> t.Mapping[str, str]: ...
+
+    @property
+    def started_by(self) -> t.Mapping[str, str]: ...
 
     def called(self, option: str) -> str: ...
 
@@ -142,7 +146,7 @@ class RunStep:
             raise InvalidInput(f"{called}: {error.message} Nothing was done.", remedy=error.remedy) from error
 
     def _begun(self) -> Json:
-        return begun(self._run, self._task.playbook, self._started, check=self._task.check_mode)
+        return begun(self._run, self._task.playbook, self._started, self._task.started_by, check=self._task.check_mode)
 
     def _tell(self, result: Json) -> None:
         task, outcome = self._task, outcome_of(result)
@@ -181,7 +185,7 @@ class RunStep:
             return None
         ended = to_text(self._task.clock.now())
         first = earlier is None or not earlier["steps"]
-        report = earlier or self._begun()
+        report = {**self._begun(), **(earlier or {})}
         if failed or not ends:
             mode = str(self._task.params.get("mode") or "")
             told = Told(self._task.cluster_id, self._task.warnings, self._task.notices)
@@ -227,7 +231,7 @@ def _read(path: str) -> Json | None:
             report = json.load(file)
     except (OSError, ValueError):
         return None
-    return report if isinstance(report, dict) and set(begun("", "", "")) <= set(report) else None
+    return report if isinstance(report, dict) and set(begun("", "", "", {})) - _LATER <= set(report) else None
 
 
 def _text(report: Json) -> bytes:

@@ -18,7 +18,7 @@ import typing as t
 
 from .clock import Clock, from_environment
 from .errors import InvalidInput, TgpError
-from .events import Events
+from .events import Events, starter
 from .notifications import Message
 from .redact import redact, redact_all, register
 from .run_step import RunStep
@@ -48,6 +48,9 @@ def _no_people(_message: Message) -> None:
     """Nobody gets messages."""
 
 
+_SIGNED = ("lock", "step")  # events that say who runs the run: its first one, before it changes anything, and its last
+
+
 @dataclasses.dataclass
 class Task:
     """One module call.
@@ -58,6 +61,7 @@ class Task:
     the token of notify_url where no option gives it, and ``tell_people`` sends a message to those whom the options name. ``variables`` are
     what the playbook in which the task stands calls the module's options; empty in a playbook that is not ours. ``cluster_id``, ``warnings``
     and ``notices`` are what the call has found and reported so far.
+    ``started_by``: who runs the playbook (events.starter); it stands in each line about a lock and the end of a step.
     ``at_end``: called when the step is over, with the report of its run if that is over, too (else None).
     """
 
@@ -73,6 +77,7 @@ class Task:
     late_token: t.Callable[[], str | None] = _nobody
     tell_people: t.Callable[[Message], None] = _no_people
     variables: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    started_by: t.Mapping[str, str] = dataclasses.field(default_factory=starter)
     cluster_id: str = ""
     warnings: list[str] = dataclasses.field(default_factory=list)
     notices: list[dict[str, str]] = dataclasses.field(default_factory=list)
@@ -107,6 +112,8 @@ class Task:
         """Write an event into the run's log; its number, 0 without a log."""
         if kind == "notice":
             self.notices.append({field: str(facts[field]) for field in ("notice", "key", "text")})
+        if kind in _SIGNED:
+            facts["started_by"] = dict(self.started_by)
         return self.events.write(kind, **facts) if self.events is not None else 0
 
 

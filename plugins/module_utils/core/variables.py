@@ -40,6 +40,8 @@ ROLES = frozenset(
         "plan", "prereqs", "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
     }
 )  # fmt: skip
+AWX_JOB = "awx_job_id"  # the extra variables of a job of AWX have this one, and more that begin with one of AWX_SAYS
+AWX_SAYS = ("awx_", "tower_")
 _LIKE = 0.8  # pol is like pool, tool is not
 _LIKE_A_ROLES = 0.88  # of whole names, which share their beginning
 _WORD_OF = {
@@ -71,11 +73,12 @@ def source(word: str, variables: t.Container[str], extra: t.Container[str], *, e
 
 
 def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
-    """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are ignored."""
+    """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are ignored, and so are those that AWX
+    gives each of its jobs: they cannot be told from those of the role awx."""
     problems, old = [], []
     names = [f"{PREFIX}{word}" for word in words]
     for name in sorted(extra):
-        if name in names or name == ARTIFACT:
+        if name in names or name == ARTIFACT or (AWX_JOB in extra and name.startswith(AWX_SAYS)):
             continue
         if name in words:
             old.append(name)

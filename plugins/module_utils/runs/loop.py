@@ -156,6 +156,7 @@ class Loop:
             transport=task.transport,
             playbook=task.playbook,
             variables=task.variables,
+            started_by=task.started_by,
         )
         return execute(_CLOSING if last else _SPEC, run, step, f"tgp.gpu.{name}")
 

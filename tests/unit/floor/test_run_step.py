@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
+import socket
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, Locked, LockLost, TgpError, note_detail
+from ansible_collections.tgp.gpu.plugins.module_utils.core.events import starter
 from ansible_collections.tgp.gpu.plugins.module_utils.core.run_report import OUTCOMES, outcome_of, worst
 from ansible_collections.tgp.gpu.plugins.module_utils.core.run_step import KEPT, _prune
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
@@ -134,6 +137,37 @@ def test_a_report_grows_with_each_step_and_is_closed_by_the_last(run: Run) -> No
     assert [one["step"] for one in found["steps"]] == ["fleet_plan", "fleet_launch", "fleet_join"]
     assert (found["playbook"], found["mode"], found["changed"]) == ("provision", "provision", True)
     assert os.stat(last["report_file"]).st_mode & 0o077 == 0
+
+
+def test_report_and_log_say_who_ran_it(run: Run) -> None:
+    """Also a report that an earlier release has begun."""
+    run.step("fleet_plan", CHANGED)
+    path = run.folder / "runs" / f"{run.run_id}.json"
+    path.write_text(json.dumps({key: value for key, value in run.report().items() if key != "started_by"}))
+    run.step("fleet_unlock", {"changed": False, "released": True})
+    me = {"user": pwd.getpwuid(os.geteuid()).pw_name, "host": socket.gethostname()}
+    assert run.report()["started_by"] == me and run.report()["steps"]
+    assert {json.dumps(one["started_by"]) for one in checked_events(run.folder / "events.jsonl")} == {json.dumps(me)}
+
+
+def test_of_a_job_of_awx_its_user_or_its_schedule_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = {"user": pwd.getpwuid(os.geteuid()).pw_name, "host": socket.gethostname()}
+    for name in ("USER", "LOGNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert starter() == me
+    manual = {"awx_job_id": 41, "awx_user_name": "ada", "awx_user_email": "ada@example.org", "tower_user_name": "ada"}
+    assert starter(manual) == {**me, "awx_user": "ada", "awx_job": "41"}
+    assert starter({"tower_job_id": 41, "tower_user_name": "ada"}) == {**me, "awx_user": "ada", "awx_job": "41"}
+    assert starter({"awx_job_id": 42, "awx_schedule_name": "reap"}) == {**me, "awx_schedule": "reap", "awx_job": "42"}
+    assert starter({"awx_job_id": 43, "awx_parent_job_schedule_name": "nightly"})["awx_schedule"] == "nightly"
+    assert starter({"awx_user_name": {"a": 1}, "awx_job_id": True}) == me
+    assert len(starter({"awx_user_name": "a" * 1000})["awx_user"]) == 200
+
+    def unknown(_uid: int) -> t.NoReturn:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert starter()["user"] == f"uid {os.geteuid()}"
 
 
 def test_a_run_that_fails_before_it_begins_is_closed_at_once(run: Run) -> None:

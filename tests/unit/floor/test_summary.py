@@ -190,7 +190,7 @@ def test_a_loop_leaves_the_summary_of_its_last_run(caller: Caller) -> None:
     ],
 )
 def test_the_exit_code_is_that_of_the_playbook_or_not_known(results: list[dict[str, t.Any]], saves: bool, code: int | None) -> None:
-    report = begun("run-1", "reap", "2026-11-01T00:00:00Z")
+    report = begun("run-1", "reap", "2026-11-01T00:00:00Z", {})
     for result in results:
         report = with_step(report, "fleet_plan", "", "", result)
     assert closed(report, "2026-11-01T00:00:01Z", saves=saves)["exit_code"] == code
@@ -202,7 +202,7 @@ def test_machines_are_listed_by_how_they_ended() -> None:
         {**MACHINE, "name": word, "result": word, "launched": word in ("ready", "launched"), "message": "why"} for word in words
     ]
     device = {**MACHINE, "name": "device", "cloud": "", "result": "removed"}
-    report = with_step(begun("run-1", "reap", ""), "fleet_teardown", "", "", {"machines": [*rows, device]})
+    report = with_step(begun("run-1", "reap", "", {}), "fleet_teardown", "", "", {"machines": [*rows, device]})
     names = {key: [one["name"] for one in report[key]] for key in ("launched", "terminated", "failed")}
     assert names == {
         "launched": ["ready", "launched"],

@@ -84,6 +84,16 @@ def test_a_name_with_our_prefix_that_is_like_none_is_refused() -> None:
     )
 
 
+def test_what_awx_gives_each_of_its_jobs_is_ignored() -> None:
+    """One of them is like a variable of the role awx. Without a job it is a mistake."""
+    given = ["awx_job_id", "awx_project_scm_branch", "tower_job_id", "tower_project_scm_branch", "tgp_pool"]
+    assert check(given, ["pool"]).problems == ()
+    (problem,) = check(given[1:], ["pool"]).problems
+    assert "awx_project_branch" in problem
+    (problem,) = check([*given, "tgp_pol"], ["pool"]).problems
+    assert "tgp_pool" in problem
+
+
 @pytest.mark.parametrize(
     "name", ["ansible_python_interpreter", "awx_job_id", "tower_user_name", "nodeGroups", "tool", "site", "color"]
 )
