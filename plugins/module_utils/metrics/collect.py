@@ -20,7 +20,7 @@ from ..model.reasons import ActionKind, Reason
 from ..planner.claims.record import LIVE, counts, may_have_instance
 from ..planner.cost.budgets import EVERYTHING, open_purses
 from ..planner.cost.cost import books, closing_keys, phase_seconds
-from ..planner.cost.spend_report import USES, report
+from ..planner.cost.spend_report import USES, dollars_by_use
 from .families import FAMILIES, MOST_NAMES, Sample, names, together
 
 UNKNOWN = "unknown"
@@ -81,8 +81,8 @@ def of_records(known: FleetRecords) -> list[Sample]:
         samples += _recent_failure(life, known.now)
     if known.ledger is not None:
         samples += [Sample("tgp_records_damaged", {"record": "ledger_line"}, float(len(known.ledger.torn)))]
-        spent = report([life.line for life in lives], None, known.now)
-        samples += [Sample("tgp_spend_by_use_dollars", {"use": use}, float(spent.by_use.get(use, 0))) for use in USES]
+        spent = dollars_by_use([life.line for life in lives], known.now)
+        samples += [Sample("tgp_spend_by_use_dollars", {"use": use}, float(spent.get(use, 0))) for use in USES]
     return together(sample for sample in samples if known.per_machine or not FAMILIES[sample.name].per_machine)
 
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.metrics.collect import (
     DRAINING,
     FleetRecords,
@@ -36,6 +37,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     WaitingPod,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import spend_report
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,6 +182,17 @@ def test_dollars_by_pool_and_by_use_are_the_same_whatever_lives_and_ended(machin
     by_use = [sample.value for sample in found if sample.name == "tgp_spend_by_use_dollars"]
     assert abs(sum(t.cast("list[float]", spent)) - 0.42 * len(machines)) < 1e-9
     assert abs(sum(t.cast("list[float]", by_use)) - 0.42 * len(machines)) < 1e-9
+
+
+def test_dollars_by_use_are_those_of_the_report_and_nothing_else_of_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = [build.claim(f"tgp-a1b2c3d4-p-{number:05}", created=build.NOON - timedelta(hours=number)) for number in range(5)]
+    gone = closed(*claims)
+    wanted = spend_report.report(gone.lines, None, build.NOON).by_use
+    monkeypatch.setattr(spend_report, "priced", None)  # the split by use and team, which takes longer than all the rest
+    found = [sample for sample in of_records(records(ledger=gone)) if sample.name == "tgp_spend_by_use_dollars"]
+    assert {sample.labels["use"]: sample.value for sample in found if sample.value} == {
+        use: float(cost) for use, cost in wanted.items()
+    }
 
 
 def test_the_number_of_series_is_bounded_and_no_machine_is_lost() -> None:

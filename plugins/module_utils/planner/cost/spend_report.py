@@ -227,6 +227,11 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
     )
 
 
+def dollars_by_use(lines: t.Iterable[LedgerLine], now: datetime) -> dict[str, Decimal]:
+    """The same sums by use as in the report of all time, without the rest of it."""
+    return _sums(parts(lines, None, now, "UTC"), lambda part: part.use)
+
+
 def _missing(spent: t.Iterable[Part]) -> tuple[MissingGpus, ...]:
     lacking: dict[str, list[Part]] = {}
     for part in spent:
