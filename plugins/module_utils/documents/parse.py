@@ -15,6 +15,7 @@ from ..model.labels import API_VERSION
 from ..planner import pauses
 from ..planner.scheduling.capacity import EPHEMERAL
 from .faults import Document, DocumentOrigin, by_origin, check_class, dotted, faults, forbidden, namespace_of, validator
+from .lifetime import check_lifetime
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import REQUEST_NAMESPACE, node_pool, request
 from .objects import wrong_kind
@@ -196,6 +197,7 @@ class _Reading:
                     self._named_twice(document, f"a class named {own_class.name} exists. Rename the request or the class.")
                 else:
                     self.classes[own_class.name] = own_class
+            check_lifetime(pool, self.classes.get(pool.node_class), reader)
             if pool.key in self.pools:
                 self._two(document, kind, pool.key)
             self.pools[pool.key] = dataclasses.replace(

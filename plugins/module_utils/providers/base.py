@@ -240,7 +240,8 @@ class Entry:
     """One cloud. ``spec`` are its module options (every one with its environment variables as fallback), ``key`` names the one that
     holds the credential. ``settings`` are JSON schemas of what a class may say under ``providers[].settings``. ``aliases`` are other
     spellings of its name. ``regions``: its own words (lower case) to standard regions, where they do not say it themselves.
-    ``configured`` tells whether anything of it was given; default: its key was.
+    ``configured`` tells whether anything of it was given; default: its key was. ``longest_life``: the setting by which the cloud itself
+    ends a machine, and after how many hours; None = it lets machines live.
     """
 
     facts: Capability
@@ -251,6 +252,7 @@ class Entry:
     settings: t.Mapping[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     regions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     configured: t.Callable[[Task], bool] | None = None
+    longest_life: t.Callable[[t.Mapping[str, t.Any]], tuple[str, int]] | None = None
 
     @property
     def name(self) -> str:

@@ -27,7 +27,7 @@ from ...model import Capability, Extra, Instance, InstanceState, Lane, LaunchReq
 from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, silent, text_option
 from . import leftovers
 from .api import Calls, host_of, is_absent
-from .launch import SETTINGS, USER_DATA, USER_DATA_LIMIT, check_request, machine_body, outcome, request_id
+from .launch import SETTINGS, USER_DATA, USER_DATA_LIMIT, check_request, longest_life, machine_body, outcome, request_id
 from .machine_types import (
     ALL_REGIONS,
     FILTER,
@@ -403,4 +403,5 @@ ENTRY = Entry(
     settings=SETTINGS,
     regions=REGIONS,
     configured=_configured,
+    longest_life=longest_life,
 )

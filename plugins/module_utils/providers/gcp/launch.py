@@ -89,6 +89,11 @@ def request_id(project: str, request: LaunchRequest) -> str:
     return str(uuid.uuid5(_NAMESPACE, "/".join(attempt)))
 
 
+def longest_life(settings: t.Mapping[str, t.Any]) -> tuple[str, int]:
+    """The setting that limits it, and the hours after which Google deletes a machine."""
+    return "maxRunHours", settings.get("maxRunHours", DEFAULT_RUN_HOURS)
+
+
 def machine_body(request: LaunchRequest) -> dict[str, t.Any]:
     """No service account is attached: a node needs none."""
     offer, settings, zone = request.offer, request.settings, request.offer.cloud_region
@@ -116,7 +121,7 @@ def machine_body(request: LaunchRequest) -> dict[str, t.Any]:
             "automaticRestart": False,
             "provisioningModel": "SPOT" if offer.spot else "STANDARD",
             "instanceTerminationAction": "DELETE",
-            "maxRunDuration": {"seconds": str(settings.get("maxRunHours", DEFAULT_RUN_HOURS) * 3600)},
+            "maxRunDuration": {"seconds": str(longest_life(settings)[1] * 3600)},
         },
     }
     if accelerator:
