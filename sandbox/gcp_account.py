@@ -63,7 +63,7 @@ def service_account(name: str = "sandbox", project: str = PROJECT, email: str = 
 
 @dataclasses.dataclass
 class Disk:
-    """A disk. ``users``: machines that have it; one without any is billed on."""
+    """A disk. ``users``: machines that have it; one without any is billed on. ``image``: what it was made of."""
 
     zone: str
     name: str
@@ -72,6 +72,7 @@ class Disk:
     created: datetime
     users: list[str] = dataclasses.field(default_factory=list)
     auto_delete: bool = True
+    image: str = ""
 
 
 @dataclasses.dataclass
@@ -105,7 +106,10 @@ class Account:
     False: the service account has no role. ``list_after``: seconds until a new machine is in the aggregated list. ``operation_seconds``:
     until an operation is done. ``errors_at_once``: a machine that cannot be made is refused by the call itself, not by its operation.
     ``keep_disks``: disks are made with ``autoDelete`` false, whatever was asked. ``page_size``: the largest page. ``images``: name or family
-    of an image of Talos to its schematic."""
+    of an image of Talos to its schematic. ``bucket``: the name of a bucket that is there; ``bucket_rights`` and ``image_rights`` False: the
+    service account may not use it, or make images. ``import_seconds``: until an image is made. ``failing_imports``: so many imports fail,
+    which their operations tell. ``stuck_imports``: imports do not end. ``short_pieces``: of so many pieces of uploads only a part is kept.
+    ``lost_sessions``: so many uploads lose their session when they have begun."""
 
     gpus_all_regions: int = 0
     gpus_per_region: int = 0
@@ -118,12 +122,24 @@ class Account:
     errors_at_once: bool = False
     keep_disks: bool = False
     page_size: int = 500
+    bucket: str = ""
+    bucket_rights: bool = True
+    image_rights: bool = True
+    import_seconds: float = 300.0
+    failing_imports: int = 0
+    stuck_imports: bool = False
+    short_pieces: int = 0
+    lost_sessions: int = 0
     disks: dict[tuple[str, str], Disk] = dataclasses.field(default_factory=dict)
     addresses: list[Address] = dataclasses.field(default_factory=list)
     images: dict[str, str] = dataclasses.field(default_factory=dict)
+    own_images: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    buckets: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
+    sessions: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     operations: dict[str, Operation] = dataclasses.field(default_factory=dict)
     requests: dict[str, str] = dataclasses.field(default_factory=dict)
     tokens: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
+    scopes: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     number: int = 0
     rate: Rate = dataclasses.field(default_factory=lambda: Rate(1 / 20))
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
@@ -140,6 +156,14 @@ class Account:
         "errors_at_once": True,
         "keep_disks": True,
         "page_size": 1,
+        "bucket": "",
+        "bucket_rights": True,
+        "image_rights": True,
+        "import_seconds": 0.0,
+        "failing_imports": 1,
+        "stuck_imports": True,
+        "short_pieces": 1,
+        "lost_sessions": 1,
     }
     """Names of what a scenario can choose, with values that show their types."""
 
@@ -149,6 +173,8 @@ class Account:
             raise ValueError("page_size: should be above zero")
         for name, value in chosen.items():
             setattr(self, name, value)
+        if self.bucket:
+            self.buckets.setdefault(self.bucket, {})
 
     @classmethod
     def of(cls, world: World) -> Account:
@@ -204,6 +230,7 @@ class Account:
         token = "ya29.c." + secrets.token_urlsafe(48)
         with world.lock:
             self.tokens[token] = (now + TOKEN_SECONDS, world.secrets[SECRET])
+            self.scopes[token] = frozenset(str(claims["scope"]).split())
         return {"access_token": token, "expires_in": TOKEN_SECONDS, "token_type": "Bearer"}
 
     def token_of_a_person(self, world: World) -> str:
@@ -212,8 +239,8 @@ class Account:
         self.tokens[token] = (world.clock.seconds() + TOKEN_SECONDS, world.secrets[SECRET])
         return token
 
-    def admit(self, world: World, header: str, project: str) -> None:
-        """Who calls, and whether it may. A token ends with the key that it was made for."""
+    def admit_token(self, world: World, header: str) -> None:
+        """Who calls. A token ends with the key that it was made for."""
         until, made_for = self.tokens.get(header.removeprefix("Bearer "), (0.0, ""))
         if not header.startswith("Bearer ") or until < world.clock.seconds() or made_for != world.secrets[SECRET]:
             raise Refused(
@@ -222,6 +249,10 @@ class Account:
                 "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
                 "authentication credential.",
             )
+
+    def admit(self, world: World, header: str, project: str) -> None:
+        """Who calls the Compute API, and whether it may."""
+        self.admit_token(world, header)
         if not self.enabled:
             message = f"Compute Engine API has not been used in project {project} before or it is disabled."
             raise Refused(403, "accessNotConfigured", message)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Google's Compute API v1 over the sandbox's world, and the token endpoint, as Google's references and current clients describe them.
 
-The key file is ``world.secrets["GCP_SERVICE_ACCOUNT_CONTENTS"]`` (made up when absent). Both services answer at one address. Not here: images,
-storage buckets, networks, bulk inserts, reservations, managed instance groups. What nobody documents and we chose: an
-unknown filter finds nothing, and a second delete of a machine is refused with ``resourceNotReady``.
+The key file is ``world.secrets["GCP_SERVICE_ACCOUNT_CONTENTS"]`` (made up when absent). All services, Cloud Storage among them, answer at one
+address. Not here: networks, bulk inserts, reservations, managed instance groups. What nobody documents and we chose: an unknown filter finds
+nothing, and a second delete of a machine is refused with ``resourceNotReady``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from .gcp_catalogue import (
     sold,
     type_form,
 )
-from .gcp_instances import end_overdue, instance_routes, operation_form, taken, usage
+from .gcp_images import image_routes
+from .gcp_instances import end_overdue, instance_routes, operation_form, shown_operation, taken, usage
+from .gcp_storage import storage_routes
 from .world import World
 
 __all__ = ["SCENARIO_KEYS", "app", "gcp_offer"]
@@ -59,6 +61,8 @@ def app(world: World) -> flask.Flask:
     def guard() -> None:
         if flask.request.path == "/token":
             return
+        if flask.request.path.startswith(("/storage/", "/upload/")):
+            return  # another service, at another address: it admits callers itself
         project = (flask.request.view_args or {}).get("project", "")
         account.admit(world, flask.request.headers.get("Authorization", ""), project)
         account.check_pace(world)
@@ -116,6 +120,7 @@ def app(world: World) -> flask.Flask:
                         "sizeGb": str(one.size_gb),
                         "labels": one.labels,
                         "creationTimestamp": moment(one.created),
+                        "sourceImage": f"https://www.googleapis.com/compute/v1/{one.image}",
                         **({"users": list(one.users)} if one.users else {}),
                     },
                 )
@@ -177,6 +182,8 @@ def app(world: World) -> flask.Flask:
         return aggregated(account, kind, root, places, shown, flask.request.args)
 
     instance_routes(service, world, account, listed)
+    image_routes(service, world, account, shown_operation)
+    storage_routes(service, world, account)
     return service
 
 

@@ -21,6 +21,7 @@ from . import payload
 from .clock import ClockClosed
 from .gcp_account import PROJECT, Account, Disk, Operation, Refused, machines, moment
 from .gcp_catalogue import DISK_GB_HOUR, HYPERDISK, METRICS, SPOT_SHARE, TYPES, parted, region_of, sold
+from .gcp_images import schematic_of
 from .world import Machine, Offer, World
 
 ROOT = "/compute/v1/projects/<project>"
@@ -64,11 +65,11 @@ def instance_routes(service: flask.Flask, world: World, account: Account, listed
         request_id = _request_id()
         with world.lock:
             if request_id and request_id in account.requests:
-                return _shown(world, account.operations[account.requests[request_id]])
+                return shown_operation(world, account.operations[account.requests[request_id]])
             operation = insert(world, account, zone, _body())
             if request_id:
                 account.requests[request_id] = operation.name
-            return _shown(world, operation)
+            return shown_operation(world, operation)
 
     @service.get(f"{root}/<name>")
     def one(project: str, zone: str, name: str) -> t.Any:
@@ -113,21 +114,14 @@ def instance_routes(service: flask.Flask, world: World, account: Account, listed
     @service.get(f"{ROOT}/zones/<zone>/operations/<name>")
     def operation(project: str, zone: str, name: str) -> t.Any:
         with world.lock:
-            return _shown(world, _operation(account, name))
+            return shown_operation(world, _operation(account, name))
 
     @service.post(f"{ROOT}/zones/<zone>/operations/<name>/wait")
     def wait(project: str, zone: str, name: str) -> t.Any:
         """Two minutes at most, and then it is answered as it is."""
         found = _operation(account, name)
         world.clock.sleep(min(max(found.done - world.clock.seconds(), 0.0), 120.0))
-        return _shown(world, found)
-
-    @service.get("/compute/v1/projects/<project>/global/images/<name>")
-    @service.get("/compute/v1/projects/<project>/global/images/family/<name>")
-    def image(project: str, name: str) -> t.Any:
-        with world.lock:
-            _schematic(account, f"projects/{project}/global/images/{name}")
-        return {"kind": "compute#image", "name": name, "status": "READY", "diskSizeGb": "10"}
+        return shown_operation(world, found)
 
 
 def _operation(account: Account, name: str) -> Operation:
@@ -160,7 +154,8 @@ def _invalid(field: str, value: t.Any, why: str = "") -> Refused:
 # ---- operations
 
 
-def _shown(world: World, operation: Operation) -> dict[str, t.Any]:
+def shown_operation(world: World, operation: Operation) -> dict[str, t.Any]:
+    """As the API has it now."""
     now = world.clock.seconds()
     status = "DONE" if now >= operation.done else "RUNNING" if now >= operation.began + 1 else "PENDING"
     form: dict[str, t.Any] = {
@@ -189,7 +184,7 @@ def _begin(
 
 def operation_form(world: World, account: Account, kind: str, zone: str, target: str) -> dict[str, t.Any]:
     """A new operation. The caller holds the world's lock."""
-    return _shown(world, _begin(world, account, kind, zone, target))
+    return shown_operation(world, _begin(world, account, kind, zone, target))
 
 
 # ---- making a machine
@@ -206,7 +201,7 @@ def insert(world: World, account: Account, zone: str, request: dict[str, t.Any])
         raise Refused(409, "alreadyExists", f"The resource '{target}' already exists")
     kind, accelerators = _hardware(world, zone, request)
     spot, scheduling = _scheduling(request, bool(accelerators))
-    schematic, disk = _boot_disk(account, kind, request)
+    schematic, disk = _boot_disk(world, account, kind, request)
     labels, metadata = _checked_labels(request.get("labels")), _checked_metadata(request.get("metadata") or {})
     if not account.billing:
         raise Refused(
@@ -250,7 +245,7 @@ def insert(world: World, account: Account, zone: str, request: dict[str, t.Any])
     )
     machine.agreed = offer.price_hour * (SPOT_SHARE if spot else 1) + disk_hour(machine)
     account.disks[zone, name] = Disk(
-        zone, name, disk["size"], disk["labels"], machine.created, [target], bool(machine.details["auto_delete"])
+        zone, name, disk["size"], disk["labels"], machine.created, [target], bool(machine.details["auto_delete"]), disk["image"]
     )
     world.rent(machine)
     return _begin(world, account, "insert", zone, target)
@@ -294,7 +289,7 @@ def _scheduling(request: t.Mapping[str, t.Any], gpus: bool) -> tuple[bool, dict[
     return spot, {"onHostMaintenance": "MIGRATE", "automaticRestart": True, "provisioningModel": "STANDARD", **given}
 
 
-def _boot_disk(account: Account, kind: str, request: t.Mapping[str, t.Any]) -> tuple[str | None, dict[str, t.Any]]:
+def _boot_disk(world: World, account: Account, kind: str, request: t.Mapping[str, t.Any]) -> tuple[str | None, dict[str, t.Any]]:
     """Its image's schematic (None: no Talos), and the disk."""
     boot = next((one for one in request.get("disks") or [] if one.get("boot")), None)
     if boot is None:
@@ -306,18 +301,20 @@ def _boot_disk(account: Account, kind: str, request: t.Mapping[str, t.Any]) -> t
     image = str(made.get("sourceImage", ""))
     size = int(made.get("diskSizeGb", 10))
     labels = _checked_labels(made.get("labels"))
-    return _schematic(account, image), {
+    return _schematic(world, account, image), {
         "size": size, "image": image, "labels": labels, "auto_delete": bool(boot.get("autoDelete", False))
     }  # fmt: skip
 
 
-def _schematic(account: Account, image: str) -> str | None:
+def _schematic(world: World, account: Account, image: str) -> str | None:
     """That of an image of Talos; None for a public one of Ubuntu."""
     found = _IMAGE.fullmatch(image)
     if found is not None and found[1] == "ubuntu-os-cloud" and found[2].startswith("ubuntu-2404-lts"):
         return None
-    if found is not None and found[1] in (None, PROJECT) and found[2] in account.images:
-        return account.images[found[2]]
+    if found is not None and found[1] in (None, PROJECT):
+        schematic = schematic_of(world, account, found[2])
+        if schematic is not None:
+            return schematic
     raise Refused(404, "notFound", f"The resource '{image}' was not found")
 
 

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Image Factory: schematics and their real ids, versions, official extensions and overlays, iPXE scripts.
 
-Images themselves are not made here (503), and schematics with text of several lines are refused (400) where the real factory would
-take them.
+Of images, those for Vultr and Google Cloud are there, a mebibyte each (image_files.py); others are not made (503). Schematics with text of
+several lines are refused (400) where the real factory would take them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import typing as t
 
@@ -18,6 +19,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical_text
 
+from . import image_files
 from .world import World
 
 # Talos version -> LTS driver, production driver, container toolkit, tailscale
@@ -110,8 +112,26 @@ def app(world: World) -> flask.Flask:
         return plain(f"official extension {wrong[0]!r} is not available for Talos version {version}", 400) if wrong else None
 
     @factory.get("/image/<number>/<version>/<path:name>")
-    def image(number: str, version: str, name: str) -> flask.Response:
-        return image_problem(number, version) or plain("the sandbox describes images and does not make them", 503)
+    def image(number: str, version: str, name: str) -> t.Any:
+        """The factory leads to its store; HEAD is answered the same way."""
+        problem = image_problem(number, version)
+        if problem is not None:
+            return problem
+        if not image_files.NAMES.fullmatch(name):
+            return plain("the sandbox makes disk images of Vultr and Google Cloud only", 503)
+        return flask.redirect(f"{flask.request.host_url}store/{number}/{version}/{name}?signature={'5a' * 16}", 302)
+
+    @factory.get("/store/<number>/<version>/<name>")
+    def stored(number: str, version: str, name: str) -> t.Any:
+        """An address that is signed for GET: HEAD is refused. Parts may be asked for."""
+        if flask.request.args.get("signature") != "5a" * 16 or flask.request.method != "GET":
+            return flask.Response("<Error><Code>SignatureDoesNotMatch</Code></Error>", 403, mimetype="application/xml")
+        return flask.send_file(
+            io.BytesIO(image_files.content(number, version, name)),
+            mimetype="application/octet-stream",
+            conditional=True,
+            etag=hashlib.sha256(f"{number}{version}{name}".encode()).hexdigest(),
+        )
 
     @factory.get("/pxe/<number>/<version>/<name>")
     def script(number: str, version: str, name: str) -> flask.Response:

@@ -42,7 +42,8 @@ def _gcp(world: World) -> dict[str, t.Any]:
     return {
         "disks": [f"{one.zone}/{one.name}" for one in account.disks.values()],
         "addresses": [f"{one.region}/{one.name}" for one in account.addresses],
-        "images": sorted(account.images),
+        "images": sorted({*account.images, *account.own_images}),
+        "objects": [f"{bucket}/{name}" for bucket, held in account.buckets.items() for name in held],
     }
 
 

@@ -48,6 +48,7 @@ class Snapshot:
     url: str
     ready: float
     created: datetime
+    fails: bool = False
 
     @property
     def schematic(self) -> str:
@@ -61,6 +62,8 @@ class Account:
     """``quota`` = machines that may exist at a time. ``in_credit`` False: the spending limit is reached. ``active`` False: the key may do
     nothing. ``list_after``: seconds until a new machine is listed. ``lying_stock``: plans that are sold out are still called available.
     ``locked_share``: for which share of its boot a machine cannot be deleted. ``import_seconds``: until a snapshot is complete.
+    ``failing_imports``: so many snapshots vanish, since their image could not be fetched. ``stuck_imports``: snapshots stay pending.
+    ``snapshot_quota`` = snapshots that may exist at a time.
     ``page_size``: the largest page, whatever is asked for."""
 
     quota: int = 1000
@@ -70,6 +73,9 @@ class Account:
     lying_stock: bool = False
     locked_share: float = 0.35
     import_seconds: float = 300.0
+    failing_imports: int = 0
+    stuck_imports: bool = False
+    snapshot_quota: int = 100
     page_size: int = 500
     groups: dict[str, Group] = dataclasses.field(default_factory=dict)
     snapshots: dict[str, Snapshot] = dataclasses.field(default_factory=dict)
@@ -85,6 +91,9 @@ class Account:
         "lying_stock": False,
         "locked_share": 0.0,
         "import_seconds": 0.0,
+        "failing_imports": 1,
+        "stuck_imports": True,
+        "snapshot_quota": 1,
         "page_size": 1,
     }
     """Names of what a scenario can choose, with values that show their types."""
@@ -125,7 +134,9 @@ class Account:
         """pending, complete, or empty when it could not be fetched: then its record is gone."""
         if now < found.ready:
             return "pending"
-        return "complete" if found.url.partition("?")[0].endswith(".raw") and ".invalid/" not in found.url else ""
+        return (
+            "complete" if not found.fails and found.url.partition("?")[0].endswith(".raw") and ".invalid/" not in found.url else ""
+        )
 
 
 def new_id(world: World) -> str:

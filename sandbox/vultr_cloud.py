@@ -10,6 +10,7 @@ machine leaves its list four seconds after it was deleted.
 
 from __future__ import annotations
 
+import math
 import typing as t
 import uuid
 
@@ -174,7 +175,9 @@ def _snapshot_routes(
     def snapshots() -> t.Any:
         wanted = flask.request.args.get("description")
         with world.lock:
-            return listed("snapshots", [form(one) for one in living() if wanted in (None, one.description)])
+            since = world.clock.seconds() - account.list_after
+            shown = [one for one in living() if one.created.timestamp() <= since]
+            return listed("snapshots", [form(one) for one in shown if wanted in (None, one.description)])
 
     @service.post("/v2/snapshots/create-from-url")
     def import_snapshot() -> t.Any:
@@ -182,8 +185,11 @@ def _snapshot_routes(
         if not isinstance(content.get("url"), str) or not content["url"].startswith("http"):
             raise Refused(400, "Invalid url.")
         with world.lock:
-            ready = world.clock.seconds() + account.import_seconds
-            made = Snapshot(new_id(world), str(content.get("description", "")), content["url"], ready, world.clock.now())
+            if len(living()) >= account.snapshot_quota:
+                raise Refused(400, "You have reached the maximum number of snapshots for this account.")
+            ready = world.clock.seconds() + (math.inf if account.stuck_imports else account.import_seconds)
+            fails, account.failing_imports = account.failing_imports > 0, max(0, account.failing_imports - 1)
+            made = Snapshot(new_id(world), str(content.get("description", "")), content["url"], ready, world.clock.now(), fails)
             account.snapshots[made.id] = made
             return {"snapshot": {**form(made), "status": "pending"}}, 202
 

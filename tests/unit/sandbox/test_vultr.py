@@ -275,3 +275,18 @@ def test_a_price_of_a_region_overrides_the_plans_and_the_list_may_lag() -> None:
     assert len(stand.call("GET", "/instances")["instances"]) == 1
     assert Account.of(stand.world).list_after == 60.0
     stand.world.clock.close()
+
+
+def test_a_snapshot_can_vanish_stay_pending_be_one_too_many_and_be_listed_late(stand: VultrStand) -> None:
+    body = {"url": IMAGE, "uefi": True, "description": "talos"}
+    account = Account.of(stand.world)
+    account.turn({"failing_imports": 1, "list_after": 10.0})
+    first = stand.call("POST", "/snapshots/create-from-url", body, 202)["snapshot"]["id"]
+    assert stand.call("GET", "/snapshots")["snapshots"] == [] and stand.call("GET", f"/snapshots/{first}")
+    stand.world.clock.advance(301)
+    assert stand.call("GET", f"/snapshots/{first}", status=404) == "Not found."
+    account.turn({"stuck_imports": True, "snapshot_quota": 1})
+    second = stand.call("POST", "/snapshots/create-from-url", body, 202)["snapshot"]["id"]
+    assert "maximum number of snapshots" in stand.call("POST", "/snapshots/create-from-url", body, 400)
+    stand.world.clock.advance(9000)
+    assert stand.call("GET", f"/snapshots/{second}")["snapshot"]["status"] == "pending"

@@ -12,6 +12,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.factory impor
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import ordered_schematic
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import gpu_schematic, schematic_id
 
+from sandbox import image_files
 from sandbox.image_factory import app
 from sandbox.world import World
 
@@ -54,6 +55,22 @@ def test_ids_are_those_of_the_real_factory(name, factory):
     answer = factory.post("/schematics", json=body)
     assert (answer.status_code, answer.json()["id"]) == (201, wanted)
     assert factory.get(f"/schematics/{wanted}").text == answer.json()["schematic"]
+
+
+@pytest.mark.parametrize("name", ["vultr-amd64.raw", "gcp-amd64.raw.tar.gz"])
+def test_a_disk_image_lies_in_a_store_that_gives_parts(name, factory):
+    schematic = VECTORS["empty"][1]
+    address = f"/image/{schematic}/v1.13.9/{name}"
+    led = factory.get(address)
+    assert (led.status_code, factory.head(address).status_code) == (302, 302)
+    assert factory.head(led.headers["location"]).status_code == 403, "it is signed for GET"
+    part = factory.get(led.headers["location"], headers={"Range": "bytes=10-19"})
+    whole = factory.get(led.headers["location"]).content
+    assert (part.status_code, part.content, part.headers["content-range"]) == (206, whole[10:20], f"bytes 10-19/{len(whole)}")
+    assert image_files.read(whole) == (schematic, "v1.13.9", name) and image_files.read(whole[:-1]) is None
+    assert factory.head(address.replace("v1.13.9", "v1.13.99")).status_code == 404
+    assert factory.head(address.replace(schematic, "ab" * 32)).status_code == 404
+    assert factory.head(address.replace(name, "metal-amd64.raw.zst")).status_code == 503
 
 
 @pytest.mark.parametrize("value", ["true", "a: b", "1.5", "", "x #y", "two\nlines", "---x=y", "ends=:"])
