@@ -26,6 +26,11 @@ PROJECT, EMAIL = "tgp-sandbox", "tgp-gpu@tgp-sandbox.iam.gserviceaccount.com"
 SECRET = "GCP_SERVICE_ACCOUNT_CONTENTS"
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 SCOPES = ("https://www.googleapis.com/auth/compute", "https://www.googleapis.com/auth/cloud-platform")
+STORAGE_SCOPES = (
+    "https://www.googleapis.com/auth/devstorage.read_write",
+    "https://www.googleapis.com/auth/devstorage.full_control",
+    "https://www.googleapis.com/auth/cloud-platform",
+)
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_SECONDS = 3599
 _SKEW = 300.0  # by which clocks may differ
@@ -225,7 +230,7 @@ class Account:
                 "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. "
                 "Check your iat and exp values in the JWT claim.",
             )
-        if not set(str(claims.get("scope", "")).split()) & set(SCOPES):
+        if not set(str(claims.get("scope", "")).split()) & {*SCOPES, *STORAGE_SCOPES}:
             raise BadGrant("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
         token = "ya29.c." + secrets.token_urlsafe(48)
         with world.lock:
@@ -253,6 +258,8 @@ class Account:
     def admit(self, world: World, header: str, project: str) -> None:
         """Who calls the Compute API, and whether it may."""
         self.admit_token(world, header)
+        if not self.scopes.get(header.removeprefix("Bearer "), frozenset(SCOPES)) & set(SCOPES):
+            raise Refused(403, "insufficientPermissions", "Request had insufficient authentication scopes.")
         if not self.enabled:
             message = f"Compute Engine API has not been used in project {project} before or it is disabled."
             raise Refused(403, "accessNotConfigured", message)

@@ -19,14 +19,9 @@ from datetime import datetime
 
 import flask
 
-from .gcp_account import EMAIL, Account, Refused, moment
+from .gcp_account import EMAIL, STORAGE_SCOPES, Account, Refused, moment
 from .world import World
 
-STORAGE_SCOPES = (
-    "https://www.googleapis.com/auth/devstorage.read_write",
-    "https://www.googleapis.com/auth/devstorage.full_control",
-    "https://www.googleapis.com/auth/cloud-platform",
-)
 PIECE = 256 * 1024  # what pieces of an upload are multiples of, but for the last one
 UPLOAD = "/upload/storage/v1/b/<bucket>/o"
 _RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
@@ -50,6 +45,7 @@ class Session:
     name: str
     metadata: dict[str, str]
     data: bytearray = dataclasses.field(default_factory=bytearray)
+    made: StoredObject | None = None
 
 
 def storage_routes(service: flask.Flask, world: World, account: Account) -> None:
@@ -111,6 +107,8 @@ def storage_routes(service: flask.Flask, world: World, account: Account) -> None
             session = account.sessions.get(number)
             if session is None or session.bucket != bucket:
                 raise Refused(410, "gone", "The upload session has ended.")
+            if session.made is not None:
+                return _form(bucket, session.made)
             if found is None:
                 raise Refused(400, "invalid", "Failed to parse Content-Range header.")
             if found[1] is not None:
@@ -118,10 +116,9 @@ def storage_routes(service: flask.Flask, world: World, account: Account) -> None
             if found[3] == "*" or len(session.data) < int(found[3]):
                 kept = len(session.data)
                 return flask.Response("", 308, {"Range": f"bytes=0-{kept - 1}"} if kept else {})
-            made = StoredObject(session.name, bytes(session.data), world.clock.now(), session.metadata)
-            account.buckets[bucket][session.name] = made
-            del account.sessions[number]
-            return _form(bucket, made)
+            session.made = StoredObject(session.name, bytes(session.data), world.clock.now(), session.metadata)
+            account.buckets[bucket][session.name] = session.made
+            return _form(bucket, session.made)
 
 
 def _take(account: Account, session: Session, first: int, last: int, total: str, data: bytes) -> None:

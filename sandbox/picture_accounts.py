@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from . import paperspace_forms as forms
 from .gcp_account import Account as GcpAccount
+from .gcp_images import living
 from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .runpod_account import Account as RunpodAccount
@@ -42,7 +43,7 @@ def _gcp(world: World) -> dict[str, t.Any]:
     return {
         "disks": [f"{one.zone}/{one.name}" for one in account.disks.values()],
         "addresses": [f"{one.region}/{one.name}" for one in account.addresses],
-        "images": sorted({*account.images, *account.own_images}),
+        "images": sorted({*account.images, *living(world, account)}),
         "objects": [f"{bucket}/{name}" for bucket, held in account.buckets.items() for name in held],
     }
 
@@ -91,5 +92,5 @@ def _vultr(world: World) -> dict[str, t.Any]:
     account = VultrAccount.of(world)
     return {
         "firewall_groups": [one.description for one in account.groups.values()],
-        "snapshots": [one.description for one in account.snapshots.values()],
+        "snapshots": [one.description for one in account.snapshots.values() if account.snapshot_state(one, world.clock.seconds())],
     }

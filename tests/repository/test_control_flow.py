@@ -198,6 +198,10 @@ REVIEWED = {
         "{}'",
     ): "Google's sentence names the missing thing; its reason is the same for a missing zone",
     ("module_utils/providers/gcp/launch.py", "ALL_REGIONS"): "the name of a quota of Google's",
+    (
+        "module_utils/providers/gcp/storage.py",
+        "No such object",
+    ): "the text of Cloud Storage for a missing object, not a missing bucket",
     ("module_utils/providers/gcp/launch.py", "Types/"): "part of the path of a thing at Google",
     ("module_utils/kube/client.py", "ValidatingAdmissionPolicy"): OTHERS,
     ("module_utils/kube/client.py", "_TERMINATING"): "the API server's, of a definition that is being deleted",

@@ -25,6 +25,7 @@ READERS = {"status", "report", "plan"}
 OUTSIDE = {
     "awx",
     "device_plugin",
+    "images",
     "manifests",
     "prereqs",
     "takeover",

@@ -57,12 +57,13 @@ _NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtoc
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One HTTP answer: ``status``, lower-case ``headers``, raw ``text`` and the decoded ``json`` (None when it is not JSON)."""
+    """One HTTP answer: ``status``, lower-case ``headers``, ``text``, the decoded ``json`` (None when it is not JSON) and the raw ``body``."""
 
     status: int
     headers: t.Mapping[str, str]
     text: str
     json: t.Any = None
+    body: bytes = dataclasses.field(default=b"", repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,7 +328,7 @@ class Api:
             raise errors.Unreachable(f"{self.service}: {operation} has no valid address: {error}", service=self.service) from error
         except RuntimeError as error:
             raise self._after_close(operation, error) from error
-        answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(body))
+        answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(body), body)
         if 200 <= answer.status < 300 or answer.status in request.ok:
             return answer
         raise self.error(operation, answer)

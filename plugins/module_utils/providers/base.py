@@ -19,6 +19,7 @@ from ..core import errors
 from ..core.http import Api
 from ..core.task import Task
 from ..model import Capability, CloudChoice, Extra, Instance, LaunchRequest, Offer, OfferQuery
+from .disk_images import ImageOrigin, ImageStore
 from .webhook.machines import is_loopback
 
 EVERYTHING = OfferQuery()
@@ -242,6 +243,7 @@ class Entry:
     spellings of its name. ``regions``: its own words (lower case) to standard regions, where they do not say it themselves.
     ``configured`` tells whether anything of it was given; default: its key was. ``longest_life``: the setting by which the cloud itself
     ends a machine, and after how many hours; None = it lets machines live.
+    ``images``: opens the images of an account, where a cloud boots images of one's own.
     """
 
     facts: Capability
@@ -253,6 +255,7 @@ class Entry:
     regions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     configured: t.Callable[[Task], bool] | None = None
     longest_life: t.Callable[[t.Mapping[str, t.Any]], tuple[str, int]] | None = None
+    images: t.Callable[[Wanted, ImageOrigin], ImageStore] | None = None
 
     @property
     def name(self) -> str:

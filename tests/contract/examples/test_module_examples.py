@@ -67,6 +67,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "tailscale_expose",
     "control_plane_info",
     "talos_schematic",
+    "talos_image",
     "talos_config",
     "talos_boot_media",
     "talos_machine_info",
@@ -87,7 +88,7 @@ VARIABLES = {
 @pytest.fixture
 def running(tmp_path: Path) -> t.Iterator[Running]:
     """A world of the test's own: what a play leaves that fails is not found by the next one."""
-    sandbox = Running(tmp_path / "sandbox", speed=100, scenario=listed_soon(tmp_path, "default"))
+    sandbox = Running(tmp_path / "sandbox", speed=100, scenario=listed_soon(tmp_path, "default", gcp={"bucket": "my-talos-images"}))
     yield sandbox
     sandbox.close()
 

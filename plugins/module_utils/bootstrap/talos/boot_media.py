@@ -89,9 +89,9 @@ def _image_faults(params: Params, version: str) -> t.Iterator[str]:
     """What is wrong with release and schematic, which name the image."""
     numbers = minor(version)
     if numbers is None or numbers < OLDEST or not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", version):
-        yield f"talos_version {version!r} must be a release like 1.13.9, {OLDEST[0]}.{OLDEST[1]} or newer."
+        yield f"The Talos version {version!r} must be a release like 1.13.9, {OLDEST[0]}.{OLDEST[1]} or newer."
     if not re.fullmatch(r"[0-9a-f]{64}", params["schematic_id"]):
-        yield "schematic_id must be 64 hex digits; tgp.gpu.talos_schematic tells it."
+        yield "The id of the schematic must be 64 hex digits; tgp.gpu.talos_schematic tells it."
 
 
 def _form_faults(params: Params, forms: t.Sequence[str]) -> t.Iterator[str]:

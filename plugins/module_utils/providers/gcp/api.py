@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 
 LIMITS = {"": Bucket(0.1), "queued": Bucket(0.0)}  # queued: its turn was waited for already
 _PAGE = 500
-_RETRY = RetryPolicy(tries=6, first=2.0, longest=60.0, deadline=150.0)
+RETRY = RetryPolicy(tries=6, first=2.0, longest=60.0, deadline=150.0)
 _RATE_REASONS = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED")
 _EMPTY = "NO_RESULTS_ON_PAGE"
 _POLL = 2.0
@@ -41,7 +41,7 @@ class Calls:
         token_transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._clock = clock
-        token_api = Api("gcp", token_url, transport=token_transport or transport, retry=_RETRY, clock=clock, explain=_explain)
+        token_api = Api("gcp", token_url, transport=token_transport or transport, retry=RETRY, clock=clock, explain=explain)
         self.tokens = AccessTokens(account, token_api)
         self._token_api = token_api
         self.root = f"{url}/compute/v1/projects/{project}"
@@ -52,10 +52,10 @@ class Calls:
             transport=transport,
             timeout=60.0,
             rate_limiter=RateLimiter(f"gcp {url} {project} {account.email}", LIMITS),
-            retry=_RETRY,
+            retry=RETRY,
             clock=clock,
             auth_hint=_HINT,
-            explain=_explain,
+            explain=explain,
         )
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Calls:
                     raise
                 raise errors.RateLimited(error.message, service="gcp", status=403, code=error.code, body=error.body) from error
 
-        answer = call() if once else resend(call, _RETRY, self._clock)
+        answer = call() if once else resend(call, RETRY, self._clock)
         return t.cast("dict[str, t.Any]", self.api.expect(answer, dict, f"{method} {path or self.root}"))
 
     def pages(self, path: str, kind: str, **params: t.Any) -> list[t.Any]:
@@ -169,7 +169,7 @@ def operation_error(operation: t.Mapping[str, t.Any], call: str) -> errors.ApiEr
     )
 
 
-def _explain(body: t.Any, text: str) -> tuple[str | None, str]:
+def explain(body: t.Any, text: str) -> tuple[str | None, str]:
     """The reason and the sentence of an error."""
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, str):  # of the token endpoint

@@ -25,8 +25,10 @@ from ...core.http import Api, path_segment
 from ...core.task import Task
 from ...model import Capability, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, silent, text_option
-from . import leftovers
+from ..disk_images import ImageOrigin
+from . import leftovers, storage
 from .api import Calls, host_of, is_absent
+from .images import GcpImages, read_source
 from .launch import SETTINGS, USER_DATA, USER_DATA_LIMIT, check_request, longest_life, machine_body, outcome, request_id
 from .machine_types import (
     ALL_REGIONS,
@@ -386,6 +388,20 @@ def _connect(wanted: Wanted) -> GcpCloud:
     )
 
 
+def _images(wanted: Wanted, origin: ImageOrigin) -> GcpImages:
+    task, url, account = wanted.task, ENTRY.address(wanted.task, "gcp_api_url", ""), read_service_account(_contents(wanted))
+    token_url, project = url or host_of(account.token_uri), wanted.setting("project") or account.project
+    calls = Calls(account, project, url or URL, token_url, task.transport(url or URL), task.clock, task.transport(token_url))
+    bucket = None
+    if origin.bucket:
+        place = url or storage.URL
+        bucket = storage.open_bucket(
+            account, origin.bucket, place, token_url, task.transport(place), task.transport(token_url), task.clock
+        )
+    source = "/".join(read_source(origin.source)) if origin.source else ""
+    return GcpImages(calls, project, bucket=bucket, source=source, archive_of=origin.archive_of, tell=origin.tell)
+
+
 def _configured(task: Task) -> bool:
     return bool(ENTRY.option(task, ENTRY.key) or ENTRY.option(task, "gcp_service_account_file"))
 
@@ -404,4 +420,5 @@ ENTRY = Entry(
     regions=REGIONS,
     configured=_configured,
     longest_life=longest_life,
+    images=_images,
 )

@@ -78,7 +78,10 @@ def check_request(request: LaunchRequest) -> None:
     if size > USER_DATA_LIMIT:
         raise invalid(f"the user data has {size} bytes, and {USER_DATA_LIMIT} are taken at most", "Make the payload smaller.")
     if wants_talos(request) and not settings.get("talosImage"):
-        raise invalid("Google has no image of Talos, and the class names none", "Set talosImage, or use lane kubelet.")
+        raise invalid(
+            "Google has no image of Talos, and the class names none",
+            "images.yml makes one, for the setting talosImage. Or use lane kubelet.",
+        )
 
 
 def request_id(project: str, request: LaunchRequest) -> str:

@@ -109,11 +109,11 @@ def _loaded(pem: str) -> rsa.RSAPrivateKey:
     return key
 
 
-def assertion(account: ServiceAccount, now: datetime) -> str:
-    """What proves to the token endpoint that we have the key."""
+def assertion(account: ServiceAccount, now: datetime, scope: str = SCOPE) -> str:
+    """What proves to the token endpoint that we have the key. ``scope``: what the token is for."""
     issued = int(now.timestamp())
     header = {"alg": "RS256", "typ": "JWT", "kid": account.key_id}
-    claims = {"iss": account.email, "scope": SCOPE, "aud": account.token_uri, "iat": issued, "exp": issued + _LIFETIME}
+    claims = {"iss": account.email, "scope": scope, "aud": account.token_uri, "iat": issued, "exp": issued + _LIFETIME}
     signed = b".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
     signature = _loaded(account.private_key).sign(signed, padding.PKCS1v15(), hashes.SHA256())
     return b".".join((signed, _encoded(signature))).decode()
@@ -126,8 +126,8 @@ def _encoded(data: bytes) -> bytes:
 class AccessTokens:
     """The access token of one account, fetched when there is none that lasts. ``api`` leads to the host of the token endpoint."""
 
-    def __init__(self, account: ServiceAccount, api: Api) -> None:
-        self._account, self._api = account, api
+    def __init__(self, account: ServiceAccount, api: Api, scope: str = SCOPE) -> None:
+        self._account, self._api, self._scope = account, api, scope
         self._path = urlsplit(account.token_uri).path
         self._guard = threading.Lock()
         self._token = ""
@@ -147,7 +147,7 @@ class AccessTokens:
 
     def _fetch(self) -> None:
         operation, asked = f"POST {self._path}", self._api.clock.now()
-        form = {"grant_type": GRANT, "assertion": assertion(self._account, asked)}
+        form = {"grant_type": GRANT, "assertion": assertion(self._account, asked, self._scope)}
         redact.register(form["assertion"])
         try:
             answer = self._api.call("POST", self._path, data=form, idempotent=True)

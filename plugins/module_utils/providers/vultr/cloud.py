@@ -21,8 +21,10 @@ from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
 from ...model import Capability, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option, wants_talos
+from ..disk_images import ImageOrigin
 from .api import Calls, is_absent
 from .firewall import Firewall
+from .images import VultrImages
 from .launch import DEFAULT_OS, SETTINGS, USER_DATA_LIMIT, check_request, invalid, machine_body, outcome
 from .plans import REGIONS, gpus_of, has_gpus, is_wanted, model_of, price_in, read_plan, refusal, to_offers
 from .records import hide_secrets, to_instance
@@ -271,6 +273,12 @@ def _connect(wanted: Wanted) -> VultrCloud:
     )
 
 
+def _images(wanted: Wanted, origin: ImageOrigin) -> VultrImages:
+    url, key = ENTRY.address(wanted.task, "vultr_api_url", URL), ENTRY.credential(wanted)
+    redact.register(key)
+    return VultrImages(Calls(key, url, wanted.task.transport(url), wanted.task.clock), origin.address_of)
+
+
 ENTRY = Entry(
     facts=FACTS,
     connect=_connect,
@@ -282,4 +290,5 @@ ENTRY = Entry(
     aliases=("vultrcom",),
     settings=SETTINGS,
     regions=REGIONS,
+    images=_images,
 )

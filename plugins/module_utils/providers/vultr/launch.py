@@ -81,7 +81,10 @@ def check_request(request: LaunchRequest) -> None:
     if size > USER_DATA_LIMIT:
         raise invalid(f"the user data has {size} bytes, and {USER_DATA_LIMIT} are sent at most", "Make the payload smaller.")
     if wants_talos(request) and not settings.get("snapshotId"):
-        raise invalid("Vultr has no image of Talos, and the class names none", "Set snapshotId, or use lane kubelet.")
+        raise invalid(
+            "Vultr has no image of Talos, and the class names none",
+            "images.yml makes one, for the setting snapshotId. Or use lane kubelet.",
+        )
 
 
 def machine_body(request: LaunchRequest, image: t.Mapping[str, t.Any], group: str) -> dict[str, t.Any]:

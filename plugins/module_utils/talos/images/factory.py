@@ -31,7 +31,7 @@ _ID = re.compile(r"[0-9a-f]{64}")
 PLATFORMS: dict[str, str] = {
     "metal": "raw.zst", "nocloud": "raw.xz", "aws": "raw.xz", "gcp": "raw.tar.gz", "azure": "vhd.xz", "digital-ocean": "raw.gz",
     "openstack": "raw.xz", "hcloud": "raw.xz", "scaleway": "raw.zst", "upcloud": "raw.xz", "akamai": "raw.gz",
-    "cloudstack": "raw.gz", "oracle": "qcow2", "exoscale": "qcow2", "opennebula": "raw.zst", "vmware": "ova", "vultr": "",
+    "cloudstack": "raw.gz", "oracle": "qcow2", "exoscale": "qcow2", "opennebula": "raw.zst", "vmware": "ova", "vultr": "raw",
     "equinixMetal": "",
 }  # fmt: skip
 ARCHITECTURES = ("amd64", "arm64")
@@ -62,7 +62,7 @@ def images(
             f"platform {platform!r}: Talos has no image for it.", remedy=f"It has them for {', '.join(PLATFORMS)}."
         )
     if arch not in ARCHITECTURES:
-        raise errors.InvalidInput(f"arch {arch!r} must be amd64 or arm64.")
+        raise errors.InvalidInput(f"The CPU {arch!r} must be amd64 or arm64.")
     root = url.rstrip("/")
     host = urlsplit(root).netloc
     secure = "-secureboot" if secureboot else ""

@@ -26,7 +26,7 @@ MESH = {"tailscale": "siderolabs/tailscale"}
 def schematic_of(task: Task) -> dict[str, t.Any]:
     """One call of the module. InvalidInput lists everything that is wrong with the content."""
     params = task.params
-    version = _version(params["talos_version"] or DEFAULT_TALOS)
+    version = whole_version(params["talos_version"] or DEFAULT_TALOS)
     _architecture(params)
     factory = None if params["offline"] else open_factory(task)
     try:
@@ -115,11 +115,15 @@ def _existing(task: Task, factory: ImageFactory | None, version: str) -> dict[st
     number = params["schematic_id"]
     extra = [name for name in ("extensions", "kernel_args", "meta") if params[name]]
     if extra:
-        raise InvalidInput(f"schematic_id names a schematic that exists; {extra[0]} cannot be added to it. Give one of the two.")
+        raise InvalidInput(
+            f"{task.called('schematic_id')} names a schematic that exists; {extra[0]} cannot be added to it. Give one of the two."
+        )
     if not re.fullmatch(r"[0-9a-f]{64}", number):
-        raise InvalidInput(f"schematic_id {number!r} is not 64 hex digits.")
+        raise InvalidInput(f"{task.called('schematic_id')} {number!r} is not 64 hex digits.")
     if factory is None:
-        raise InvalidInput("schematic_id: what stands in a schematic only its factory knows; offline must be false.")
+        raise InvalidInput(
+            f"{task.called('schematic_id')}: what stands in a schematic only its factory knows; offline must be false."
+        )
     text = factory.known(number)
     if text is None:
         raise InvalidInput(
@@ -162,10 +166,11 @@ def _result(
     }
 
 
-def _version(text: str) -> str:
+def whole_version(text: str) -> str:
+    """A Talos release without v. InvalidInput for half of one, and for one that is too old."""
     version = minor(text)
     if version is None or plain(text).count(".") < 2:
-        raise InvalidInput(f"talos_version {text!r} must be a whole version, for example {DEFAULT_TALOS}.")
+        raise InvalidInput(f"The Talos release {text!r} must be a whole version, for example {DEFAULT_TALOS}.")
     if version < OLDEST:
         raise InvalidInput(f"Talos {text} is not supported: 1.{OLDEST[1]} is the oldest.")
     return plain(text)
