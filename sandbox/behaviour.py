@@ -26,8 +26,9 @@ KINDS: dict[str, str] = {
     "plugin_crash": "the pod of its device plugin crashes again and again",
     "bad_gpu": "its GPUs fail every program that is run on them: an acceptance test ends with status 1",
     "hanging_gpu": "no program that is run on its GPUs ever ends",
-    "image_missing": "the image of an acceptance test cannot be pulled on it, for `seconds` or (0) for ever",
-    "test_evicted": "its kubelet evicts the first pod that tests it",
+    "image_missing": "no image of an acceptance test or of prePull can be pulled on it, for `seconds` or (0) for ever",
+    "slow_pull": "each image of prePull takes `seconds` to come on it",
+    "test_evicted": "its kubelet evicts the first pod that tests it, and the first one that pulls images",
     "disk_too_small": "its root disk has only `gib` GiB free",
     "clock_skew": "its clock is `seconds` behind, and nothing sets it right: beyond thirty days no certificate counts as valid yet",
     "blocked": "it has no way to `port` of the control plane: 6443, or 50001 for Talos",
@@ -79,7 +80,7 @@ class Behaviour:
             whole = key in ("skip", "times", "gpus", "gib", "port")
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{key} should be {'a whole number' if whole else 'a number'} of zero or more, not {value!r}")
-        if rule["kind"] in (*ENDINGS, "clock_skew", "plugin_late") and "seconds" not in rule:
+        if rule["kind"] in (*ENDINGS, "clock_skew", "plugin_late", "slow_pull") and "seconds" not in rule:
             raise ValueError(f"{rule['kind']} needs `seconds`")
         if rule["kind"] == "blocked" and rule.get("port", 6443) not in PORTS:
             raise ValueError("port should be 6443 or 50001")

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All kubelets of the world in one place: one watch of pods, one agenda of things due, a few hands.
 
-Pods on living nodes start, run and stop. Pods that test a node (label ``tgp.io/acceptance``) end as the behaviour of its machine says:
-trial.py. Any other pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes it succeed that many seconds
-after its start, ``sandbox/pull-seconds: "90"`` lets its image take that long before, ``sandbox/ignore-term: "true"`` lets it go only when
-its grace period is over.
+Pods on living nodes start, run and stop. Pods that test a node (label ``tgp.io/acceptance``) or pull images (``tgp.io/pre-pull``) end
+as the behaviour of its machine says: trial.py, pre_pull.py. Any other pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes
+it succeed that many seconds after its start, ``sandbox/pull-seconds: "90"`` lets its image take that long before,
+``sandbox/ignore-term: "true"`` lets it go only when its grace period is over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from datetime import datetime, timezone
 
 import httpx
 
-from . import device_plugin, kubelet, trial
+from . import device_plugin, kubelet, pre_pull, trial
 from .agenda import Agenda
 from .behaviour import Behaviour
 from .cluster import MERGE, Cluster, KubeError
@@ -53,7 +53,7 @@ class Node:
     model: str = ""
     memory_mib: int = 0
     parts: t.Mapping[str, Behaviour] = dataclasses.field(default_factory=dict)
-    trials: dict[str, int] = dataclasses.field(default_factory=dict)  # pods that tested it, each with its number
+    trials: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)  # pods by their kind, each with its number
     ready: float = 0.0  # seconds of the world at which its kubelet began
 
     @property
@@ -213,8 +213,8 @@ class Kubelets:
             return
         if meta.get("deletionTimestamp"):
             self._plan(pod, "delete", self._stop_seconds(pod), self._delete)
-        elif trial.LABEL in (meta.get("labels") or {}):
-            self._try_out(pod)
+        elif (kind := next((one for one in (trial, pre_pull) if one.LABEL in (meta.get("labels") or {})), None)) is not None:
+            self._try_out(pod, kind)
         elif status.get("phase", "Pending") == "Pending":
             pull = _seconds((meta.get("annotations") or {}).get(PULL_SECONDS)) or 0.0
             if pull:
@@ -286,14 +286,15 @@ class Kubelets:
             status = pulling_status(pod, node.address, kubelet.time_text(self._world.clock.now()))
             self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": status}, kind=MERGE)
 
-    def _try_out(self, pod: Json) -> None:
-        """A pod that tests its node: what its machine makes of it, step by step."""
+    def _try_out(self, pod: Json, kind: t.Any) -> None:
+        """A pod that tests its node or pulls images: what its machine makes of it, step by step."""
         node = self._alive(pod)
         if node is None:
             return
-        node.trials.setdefault(pod["metadata"]["uid"], len(node.trials))
-        first, alive = not node.trials[pod["metadata"]["uid"]], self._world.clock.seconds() - node.ready
-        for number, (seconds, status) in enumerate(trial.course(pod, node.parts, alive, first=first)):
+        tried = node.trials.setdefault(kind.LABEL, {})
+        tried.setdefault(pod["metadata"]["uid"], len(tried))
+        first, alive = not tried[pod["metadata"]["uid"]], self._world.clock.seconds() - node.ready
+        for number, (seconds, status) in enumerate(kind.course(pod, node.parts, alive, first=first)):
             self._plan(pod, f"trial {number}", seconds, functools.partial(self._show, status=status))
 
     def _show(self, pod: Json, status: trial.Status) -> None:

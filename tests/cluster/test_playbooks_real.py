@@ -169,7 +169,7 @@ def _each(verbs: str, resource: str, group: str = "", namespace: str = "") -> tu
 
 # Why runs of this file do without some of the rights of their playbook.
 UNUSED: dict[str, tuple[Right, ...]] = {
-    "no pool here asks for an acceptance test; tests/contract/act/test_acceptance.py": (
+    "no pool here asks for a test or for images; tests/contract/act/test_acceptance.py, test_pre_pull.py": (
         Right("create", "pods", "", SPACE),
         Right("get", "pods/log", "", SPACE),
     ),

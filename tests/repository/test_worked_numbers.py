@@ -27,6 +27,7 @@ NUMBERED = (
     "39",
     "40",
     "42",
+    "43",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {

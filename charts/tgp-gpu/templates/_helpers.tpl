@@ -73,6 +73,11 @@
 {{- else }}{{ contains "\"acceptance\":" (toJson .Values.documents.inline) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.prePulls" -}}
+{{- if kindIs "bool" .Values.rbac.prePull }}{{ .Values.rbac.prePull }}
+{{- else }}{{ contains "\"prePull\":" (toJson .Values.documents.inline) }}{{ end }}
+{{- end }}
+
 {{- define "tgp.readsUtilization" -}}
 {{- $text := toJson .Values.documents.inline }}
 {{- if kindIs "bool" .Values.rbac.utilization }}{{ .Values.rbac.utilization }}
@@ -102,6 +107,7 @@
 {{- if eq (include "tgp.readsSecrets" .) "true" }}{{ $features = append $features "secrets" }}{{ end }}
 {{- if eq (include "tgp.fromCluster" .) "true" }}{{ $features = append $features "objects" }}{{ end }}
 {{- if eq (include "tgp.tests" .) "true" }}{{ $features = append $features "acceptance" }}{{ end }}
+{{- if eq (include "tgp.prePulls" .) "true" }}{{ $features = append $features "pre_pull" }}{{ end }}
 {{- if eq (include "tgp.readsUtilization" .) "true" }}{{ $features = append $features "utilization" }}{{ end }}
 {{- if eq (include "tgp.readsDevices" .) "true" }}{{ $features = append $features "devices" }}{{ end }}
 {{- if eq (include "tgp.readsRequests" .) "true" }}{{ $features = append $features "provisioning_requests" }}{{ end }}

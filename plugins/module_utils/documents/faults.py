@@ -240,7 +240,11 @@ SECRETS: Paths = {
     "GPUNodePool": ("spec.template.spec.service.environmentFrom.*",),
     "GPURequest": ("spec.credentialsRef", "spec.talosConfig.templateRef"),
 }
+PULLS: Paths = {
+    kind: ("spec.prePull.imagePullSecrets",) for kind in ("GPUNodePool", "GPURequest")
+}  # names, of the records' namespace
 ACCOUNT: Paths = {"GPUNodeClass": ("spec.providers[].settings.registry",)}  # credentials that lie at a cloud, by their id
+_OUR_NAMESPACE = "tgp-system"  # of records, and of pods of ours
 EVERY = "*"
 _RANK = {DocumentOrigin.OPERATOR: 0, DocumentOrigin.CLUSTER: 1, DocumentOrigin.NAMESPACE: 2}
 
@@ -285,6 +289,7 @@ def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) ->
         faults.append(Fault(document.place, text, place))
     if document.origin is DocumentOrigin.NAMESPACE:
         faults.extend(_foreign_secrets(kind, document))
+        faults.extend(_foreign_pulls(kind, document))
     return faults
 
 
@@ -300,6 +305,13 @@ def _foreign_secrets(kind: str, document: Document) -> t.Iterator[Fault]:
         elif ref.get("namespace", own) != own:
             text = f"{ref['namespace']} is not the namespace of this object. Put the Secret into {own}, and remove namespace."
             yield Fault(document.place, text, f"{place}.namespace")
+
+
+def _foreign_pulls(kind: str, document: Document) -> t.Iterator[Fault]:
+    """The pod that pulls is one of ours, so its Secrets are in our namespace."""
+    for place, _names in _named(PULLS, kind, document) if namespace_of(document) != _OUR_NAMESPACE else ():
+        text = f"these are Secrets of {_OUR_NAMESPACE}, which this object cannot name. Remove it, or give this document to the run as a file."
+        yield Fault(document.place, text, place)
 
 
 def namespace_of(document: Document) -> str:

@@ -11,7 +11,6 @@ from decimal import Decimal
 
 from ..core.errors import InvalidInput
 from ..model import (
-    AcceptanceTest,
     Calendar,
     CloudChoice,
     DisruptionBudget,
@@ -42,13 +41,14 @@ from ..model.labels import (
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
-from ..model.spec import ACCEPTANCE_TIMEOUT, DRAIN_TIMEOUT, IDLE_BELOW, IDLE_WINDOW, UNHEALTHY_FOR
+from ..model.spec import DRAIN_TIMEOUT, IDLE_BELOW, IDLE_WINDOW, UNHEALTHY_FOR
 from ..planner.disruption.disruption_budgets import valid
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
 from ..talos.validation.rules import key_problem, value_problem
 from ..units.calendar import REMEDY, parse_cron, zone
 from ..units.values import print_duration
+from .new_node import acceptance, pre_pull
 from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, mirrors, own_regions, share, template_text
 from .reading import Reader, taints
 from .schemas import DAYS
@@ -58,7 +58,6 @@ REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
 _EXAMPLE = {GPU_COUNT_LABEL: "2", GPU_MEMORY_LABEL: "24576"}
 _LEAST_MEMORY = 1024
-_SHORTEST_TEST = 30  # seconds
 
 
 def node_pool(
@@ -113,6 +112,7 @@ def node_pool(
         calendar=calendar(spec.get("calendar"), reader, limits.get("maxNodes")),
         gpu_wait=spec.get("gpuWait", "all"),
         acceptance=acceptance(spec, reader),
+        pre_pull=pre_pull(spec, reader),
         orphaned_policy=spec.get("orphanedPolicy", "Drain"),
         generation=fingerprint([inner, meta]),
         service=serves,
@@ -192,6 +192,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         consolidate_after=reader.duration_or_never(spec.get("idleTimeout"), "spec.idleTimeout", None),
         request=True,
         acceptance=acceptance(spec, reader),
+        pre_pull=pre_pull(spec, reader),
         orphaned_policy=spec.get("orphanedPolicy", "Drain"),
         budget=budget(spec, reader),
         cloud=cloud or "",
@@ -301,31 +302,6 @@ def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
     }
-
-
-# ---- what a new node has to pass (L-35)
-_ACCEPTANCE = "spec.acceptance"
-
-
-def acceptance(spec: Spec, reader: Reader) -> AcceptanceTest | None:
-    """The test of a pool or request; None without one."""
-    if "acceptance" not in spec:
-        return None
-    given: Spec = spec["acceptance"]
-    if ("test" in given) == ("image" in given):
-        reader.fault(_ACCEPTANCE, "needs exactly one of test (vectoradd) and image (a test of your own).")
-    if "command" in given and "image" not in given:
-        reader.fault(f"{_ACCEPTANCE}.command", "is of an image of your own. Give image, or remove it.")
-    lasts = reader.duration(given.get("timeout"), f"{_ACCEPTANCE}.timeout", ACCEPTANCE_TIMEOUT)
-    if lasts < _SHORTEST_TEST:
-        reader.fault(f"{_ACCEPTANCE}.timeout", f"{lasts} s is too short to pull an image. Give {_SHORTEST_TEST}s or more.")
-    return AcceptanceTest(
-        given.get("image", ""),
-        tuple(given.get("command", ())),
-        given.get("runtimeClassName", ""),
-        lasts,
-        given.get("gpus", "all"),
-    )
 
 
 # ---- by which signs on its Node a machine is unhealthy (L-37)

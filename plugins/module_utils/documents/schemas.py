@@ -250,6 +250,15 @@ _ACCEPTANCE = _object(
     (),
     "what a new node has to pass before pods may come",
 )
+_PRE_PULL = _object(
+    {
+        "images": _list(_TEXT, 1, "images as pods name them"),
+        "imagePullSecrets": _list(_TEXT, 1, "Secrets of tgp-system for their registries; only the kubelet reads them"),
+        "timeout": _said(_DURATION, "after which the node is taken without them"),
+    },
+    ("images",),
+    "images that a new node pulls before pods may come",
+)
 _UNHEALTHY = _object(
     {
         "type": _said(_TEXT, "a condition of the Node; instead of taint"),
@@ -424,6 +433,7 @@ NODE_POOL = _document(
             ),
             "gpuWait": _said({"enum": list(GPU_WAITS)}, "how many of its GPUs a node must show to be usable"),
             "acceptance": _ACCEPTANCE,
+            "prePull": _PRE_PULL,
             "pack": _said({"enum": list(PACKS)}, "which machine is taken for waiting pods"),
             "schedulers": _list(_TEXT, description="schedulers whose waiting pods count beside the default one's"),
             "capacityBuffers": _said(_YES_NO, "whether its machines hold the spare room of CapacityBuffers"),
@@ -461,6 +471,7 @@ REQUEST = _document(
             "idleTimeout": _DURATION_OR_NEVER,
             "orphanedPolicy": _ORPHANED,
             "acceptance": _ACCEPTANCE,
+            "prePull": _PRE_PULL,
             "spot": _YES_NO,
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,

@@ -30,6 +30,7 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "gpuWait": "a service is complete when its health path answers",
     "draDriver": "a service has no Node that could show devices",
     "acceptance": "no pod runs on a service, so none can test it",
+    "prePull": "no pod runs on a service, so none can pull images for others",
     "unhealthyConditions": "a service has no Node that could show conditions or taints",
     "pack": "no pod runs on a service",
     "schedulers": "no pod runs on a service",

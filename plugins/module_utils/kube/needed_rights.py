@@ -20,6 +20,7 @@ SECRETS = "secrets"
 OBJECTS = "objects"
 SERVICES = "services"
 ACCEPTANCE = "acceptance"
+PRE_PULL = "pre_pull"
 UTILIZATION = "utilization"
 DEVICES = "devices"
 PROVISIONING = "provisioning_requests"
@@ -33,6 +34,7 @@ FEATURES = {
     OBJECTS: "documents that are objects of the cluster (documents_from_cluster)",
     SERVICES: "pools of services, in the namespace of each",
     ACCEPTANCE: "pools and requests whose new nodes have to pass an acceptance test",
+    PRE_PULL: "pools and requests whose new nodes pull images before pods come (prePull)",
     UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
     DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
     PROVISIONING: "pools that serve ProvisioningRequests (provisioningClasses)",
@@ -191,6 +193,8 @@ _TEST = Need(
     ACCEPTANCE,
 )
 
+_PULL = Need("run the pod that pulls images on a new node", _all("create", "pods", namespace=NAMESPACE), PRE_PULL)
+
 _EXPORTERS = Need("find the dcgm-exporter of each node", _all("list", "pods"), UTILIZATION)
 _UTILIZATION = Need(
     "read how much GPUs are used from the dcgm-exporter of each node, through the proxy to its pod",
@@ -251,6 +255,7 @@ _EVERYTHING = (
     _BINDING,
     _PUBLISH,
     _TEST,
+    _PULL,
     _UTILIZATION,
     _REACH,
     _GROUPS,
@@ -303,6 +308,7 @@ def pool_features(pools: t.Iterable[Pool]) -> set[str]:
     found: set[str] = set()
     for pool in pools:
         found |= {ACCEPTANCE} if pool.acceptance is not None else set()
+        found |= {PRE_PULL} if pool.pre_pull is not None else set()
         found |= {UTILIZATION} if pool.idle_signal != "pods" else set()
         found |= {DEVICES} if pool.dra_driver else set()
         found |= {PROVISIONING} if pool.provisioning_classes else set()

@@ -24,6 +24,8 @@ from ..model.labels import (
     KARPENTER_PREFIX,
     MANAGED_BY_LABEL,
     MIRROR_POD_ANNOTATION,
+    PRE_PULL_IMAGES_ANNOTATION,
+    PRE_PULL_LABEL,
     PREFIX,
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
 )
@@ -232,30 +234,31 @@ def _of(container_or_pod: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]
     return totals
 
 
-# ---- pods of ours that test a node (L-35)
+# ---- pods of ours that test a node (L-35) or pull images on it (L-43)
 
 
 def is_trial(pod: Pod, cluster_id: str) -> bool:
-    """Whether the pod is one of ours that test a node: made by us, for this cluster's records, in our namespace."""
+    """Whether the pod is one of ours on a new node: made by us, for this cluster's records, in our namespace."""
     labels = pod.labels
     return (
         pod.namespace == NAMESPACE
-        and ACCEPTANCE_LABEL in labels
+        and (ACCEPTANCE_LABEL in labels or PRE_PULL_LABEL in labels)
         and labels.get(MANAGED_BY_LABEL) == "tgp.gpu"
         and labels.get(CLUSTER_LABEL) == cluster_id
     )
 
 
 def trial_pod(raw: Json) -> TrialPod:
-    """A raw pod with our label as our record."""
+    """A raw pod with a label of ours as our record."""
     meta, status = raw["metadata"], raw.get("status") or _NOTHING
     waiting, why = _waiting(status)
     unplaced = waiting if why or waiting == "Unschedulable" else ""
+    labels, annotations = meta.get("labels") or _NOTHING, meta.get("annotations") or _NOTHING
     return TrialPod(
         name=meta["name"],
         uid=meta["uid"],
-        claim=(meta.get("labels") or _NOTHING).get(ACCEPTANCE_LABEL, ""),
-        fingerprint=(meta.get("annotations") or _NOTHING).get(ACCEPTANCE_TEST_ANNOTATION, ""),
+        claim=labels.get(ACCEPTANCE_LABEL) or labels.get(PRE_PULL_LABEL, ""),
+        fingerprint=annotations.get(ACCEPTANCE_TEST_ANNOTATION) or annotations.get(PRE_PULL_IMAGES_ANNOTATION, ""),
         created=_moment(meta["creationTimestamp"]),
         phase=str(status.get("phase") or "Pending"),
         deleting=bool(meta.get("deletionTimestamp")),
@@ -275,6 +278,7 @@ def _state_of(entry: Json) -> ContainerState:
         message=str(state.get("message") or ""),
         started=_moment(started) if started else None,
         finished=_moment(finished) if finished else None,
+        pulled=bool(entry.get("imageID")),
     )
 
 

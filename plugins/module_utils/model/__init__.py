@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
 from .cluster import (
+    AcceptanceTest,
     ContainerState,
     DevicePlugin,
     DevicePlugins,
@@ -24,6 +25,7 @@ from .cluster import (
     PodOwner,
     PodTerm,
     PodUse,
+    PrePull,
     Spread,
     StatusCondition,
     Taint,
@@ -52,7 +54,6 @@ from .offers import (
     StateFacts,
 )
 from .spec import (
-    AcceptanceTest,
     Calendar,
     CloudChoice,
     DisruptionBudget,
@@ -136,6 +137,7 @@ __all__ = [
     "PodOwner",
     "PodUse",
     "Pool",
+    "PrePull",
     "Probe",
     "Published",
     "Quality",

@@ -10,9 +10,9 @@ import enum
 from datetime import datetime
 from decimal import Decimal
 
-from .cluster import PodOwner, WorkRecord
+from .cluster import AcceptanceTest, PodOwner, PrePull, WorkRecord
 from .offers import Lane, Offer
-from .spec import IDLE_BELOW, IDLE_WINDOW, AcceptanceTest, Calendar, DisruptionBudget, GpuLoss, SecretRef, UnhealthyCondition
+from .spec import IDLE_BELOW, IDLE_WINDOW, Calendar, DisruptionBudget, GpuLoss, SecretRef, UnhealthyCondition
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 
@@ -100,6 +100,7 @@ class Limits:
     idle_probed: bool = False
     unhealthy_conditions: tuple[UnhealthyCondition, ...] = ()
     dra_driver: str = ""
+    pre_pull: PrePull | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -285,10 +285,44 @@ class WorkRecord:
     spans: tuple[WorkSpan, ...] = ()
 
 
+# ---- what a new node goes through before pods come, and our pods for it
+
+ACCEPTANCE_TIMEOUT: t.Final = 300  # seconds for one try of an acceptance test, of a pool that says nothing (L-35)
+PRE_PULL_TIMEOUT: t.Final = 600  # seconds for the images of a prePull, of a pool that says nothing (L-43)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AcceptanceTest:
+    """What a new node has to pass before pods may come (L-35). ``image`` empty: the CUDA sample vectorAdd; without ``command`` the image's own
+    start is used. ``gpus``: all or one. ``timeout``: seconds for one try, its image included. ``runtime_class``: of its pod, empty = the
+    node's default."""
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    runtime_class: str = ""
+    timeout: int = ACCEPTANCE_TIMEOUT
+    gpus: str = "all"
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.image or "vectoradd"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrePull:
+    """The images that a new node pulls before pods come (L-43). ``secrets``: names of Secrets for their registries, which only the kubelet
+    reads. ``timeout``: seconds after which the node is taken without them."""
+
+    images: tuple[str, ...]
+    secrets: tuple[str, ...] = ()
+    timeout: int = PRE_PULL_TIMEOUT
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ContainerState:
-    """One container of a test pod. ``exit_code`` None = it has not ended; ``started`` None = it never ran. ``reason`` and ``message`` are those
-    of its end, or of what it waits for."""
+    """One container of a pod of ours. ``exit_code`` None = it has not ended; ``started`` None = it never ran. ``reason`` and ``message`` are
+    those of its end, or of what it waits for. ``pulled``: the kubelet names the image that it has."""
 
     name: str
     exit_code: int | None = None
@@ -296,12 +330,14 @@ class ContainerState:
     message: str = ""
     started: datetime | None = None
     finished: datetime | None = None
+    pulled: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TrialPod:
-    """A pod of ours that tests the node of ``claim`` (L-35). ``fingerprint`` says which test of which machine it is. ``reason`` and ``message``
-    are those of the pod as a whole: who ended it, or why the scheduler does not place it. ``deleting``: it is being removed."""
+    """A pod of ours on the node of ``claim`` that tests it (L-35) or pulls images (L-43). ``fingerprint`` says which test or images of which
+    machine it is about. ``reason`` and ``message`` are those of the pod as a whole: who ended it, or why the scheduler does not place it.
+    ``deleting``: it is being removed."""
 
     name: str
     uid: str

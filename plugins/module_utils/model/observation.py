@@ -81,7 +81,7 @@ class Observation:
     tokens: tuple[MadeToken, ...] | None = None
     nodes: tuple[Node, ...] | None = None
     pods: tuple[Pod, ...] | None = None
-    trials: tuple[Pod, ...] | None = None  # pods of ours that test a node (L-35); they are not among ``pods``
+    trials: tuple[Pod, ...] | None = None  # pods of ours that test a node (L-35) or pull images on it (L-43); not among ``pods``
     claims: tuple[Claim, ...] | None = None
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)

@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime, time
 from decimal import Decimal
 
-from .cluster import Taint, WorkRecord
+from .cluster import AcceptanceTest, PrePull, Taint, WorkRecord
 from .names import Labels
 from .offers import Lane, Quality
 
@@ -19,7 +19,6 @@ IDLE_BELOW: t.Final = Decimal(
     "0.05"
 )  # share of each GPU below which a node's GPUs count as unused, of a pool that says nothing (L-36)
 IDLE_WINDOW: t.Final = 1800  # seconds for which it must stay below, of a pool that says nothing (L-36)
-ACCEPTANCE_TIMEOUT: t.Final = 300  # seconds for one try of an acceptance test, of a pool that says nothing (L-35)
 UNHEALTHY_TIMEOUT: t.Final = 1200  # seconds for which a Node may be ill, of a pool that says nothing (L-20)
 UNHEALTHY_FOR: t.Final = 1800  # seconds for which a sign of ill health lasts, of an entry that says nothing (L-37)
 
@@ -181,24 +180,6 @@ class IdleProbe:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AcceptanceTest:
-    """What a new node has to pass before pods may come (L-35). ``image`` empty: the CUDA sample vectorAdd; without ``command`` the image's own
-    start is used. ``gpus``: all or one. ``timeout``: seconds for one try, its image included. ``runtime_class``: of its pod, empty = the
-    node's default."""
-
-    image: str = ""
-    command: tuple[str, ...] = ()
-    runtime_class: str = ""
-    timeout: int = ACCEPTANCE_TIMEOUT
-    gpus: str = "all"
-
-    @property
-    def name(self) -> str:
-        """As people know it."""
-        return self.image or "vectoradd"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class DisruptionBudget:
     """How many nodes of a pool may go at once (L-6). ``nodes``: a number or a share like "10%". ``reasons``: Empty, Drifted,
     Underutilized; none = all. ``schedule``: cron of five fields in ``time_zone``; in force from each due time for ``duration``
@@ -241,6 +222,7 @@ class Pool:
     ``dra_driver``: the DRA driver that offers the GPUs of its nodes, empty = a device plugin does.
     ``provisioning_classes``: of the ProvisioningRequests that it serves, and ``capacity_buffers``: whether it serves these (L-42).
     ``surge``: a machine that drifted or expires is replaced before it goes. ``acceptance``: None = new nodes are not tested.
+    ``pre_pull``: None = new nodes pull nothing before pods come.
     ``unhealthy_conditions``: its own entries; they go before those that hold for every pool (L-37).
     ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
     read from, as :class:`Document` has it; ``source_uid``: the uid of an object."""
@@ -282,6 +264,7 @@ class Pool:
     idle_probed: bool = False
     gpu_wait: str = "all"
     acceptance: AcceptanceTest | None = None
+    pre_pull: PrePull | None = None
     request: bool = False
     cloud: str = ""
     generation: str = ""

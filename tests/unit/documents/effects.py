@@ -55,7 +55,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash i
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance, reservations
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance, pre_pull, reservations
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
@@ -385,6 +385,8 @@ def rendered(specs: Specs, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Any]
         two = claim(phase=Phase.JOINING, offer=PAIR, expected_gpus=2)
         shown = node(allocatable={"nvidia.com/gpu": 2})
         yield acceptance.pod(two, shown, pool, pool.acceptance, "tgp-system", CLUSTER)["spec"]
+    if pool.pre_pull is not None:
+        yield pre_pull.pod(claim(phase=Phase.JOINING), node(), pool.pre_pull, "tgp-system", CLUSTER)["spec"]
     yield sent
     if node_class.mesh.hub is not None:
         yield [reservations.draw(node_class.mesh.hub, (), f"node-{number}") for number in range(4)]

@@ -38,6 +38,7 @@ BASE: dict[str, Json] = {
         "budget": {"period": "day", "amount": "20"},
         "timeSlicing": {"replicas": 2},
         "acceptance": {"image": "registry.example/test:1"},
+        "prePull": {"images": ["registry.example/llm:1"]},
         "unhealthyConditions": [
             {"type": "Odd", "contains": ["fatal"], "for": "20m", "action": "Replace"},
             {"taint": "odd", "value": "yes"},
@@ -69,6 +70,7 @@ BASE: dict[str, Json] = {
         "maxHourlyPrice": "2",
         "budget": {"period": "day", "amount": "20"},
         "acceptance": {"image": "registry.example/test:1"},
+        "prePull": {"images": ["registry.example/llm:1"]},
     },
 }
 ACCEPTANCE: Json = {
@@ -78,6 +80,10 @@ ACCEPTANCE: Json = {
     "acceptance.runtimeClassName": "nvidia",
     "acceptance.timeout": "1m",
     "acceptance.gpus": "one",
+    "prePull": {"images": ["registry.example/llm:1", "registry.example/tools:1"]},
+    "prePull.images": ["registry.example/llm:2"],
+    "prePull.imagePullSecrets": ["registry"],
+    "prePull.timeout": "1m",
 }
 SERVICE_POOL: Json = {
     "nodeClassRef": {"name": "containers"},
@@ -499,6 +505,7 @@ def refused(spec: Json, **class_spec: t.Any) -> str:
         ("disruption", {"consolidateAfter": "5m"}, "spec.disruption.consolidateAfter: has no effect without idleProbe"),
         ("gpuWait", "any", "spec.gpuWait: has no effect with lane service"),
         ("acceptance", {"test": "vectoradd"}, "spec.acceptance: has no effect with lane service"),
+        ("prePull", {"images": ["llm:1"]}, "spec.prePull: has no effect with lane service"),
         ("unhealthyConditions", [{"type": "Odd"}], "spec.unhealthyConditions: has no effect with lane service"),
         ("pack", "fewest", "spec.pack: has no effect with lane service"),
         ("schedulers", ["volcano"], "spec.schedulers: has no effect with lane service"),

@@ -106,6 +106,24 @@ def test_L28_a_request_object_has_no_namespace_and_names_no_secret(field: str) -
     assert read(request(DocumentOrigin.OPERATOR, **spec)).pools
 
 
+def test_L28_secrets_for_registries_are_of_the_records_namespace_and_no_other_object_names_them() -> None:
+    """The pod that pulls is one of ours (L-43)."""
+    asks: Json = {"prePull": {"images": ["llm:1"], "imagePullSecrets": ["registry"]}}
+    words = "spec.prePull.imagePullSecrets: these are Secrets of tgp-system, which this object cannot name"
+    assert words in faults(request(**asks))
+    assert read(request(DocumentOrigin.OPERATOR, **asks)).pools[0].pre_pull
+    assert read(request(prePull={"images": ["llm:1"]})).pools[0].pre_pull
+    spec: Json = {"nodeClassRef": {"name": "containers"}, **asks}
+    for origin, namespace, refused in (
+        (DocumentOrigin.NAMESPACE, "team-a", True),
+        (DocumentOrigin.NAMESPACE, "tgp-system", False),
+        (DocumentOrigin.OPERATOR, "team-a", False),
+    ):
+        asked = document("GPUNodePool", {"name": "llm", "namespace": namespace}, spec, origin)
+        found = faults(node_class(), asked, document("GPURequest", {"name": "x"}, {}, origin))
+        assert (words in found) is refused
+
+
 OWN = {
     "credentials": {"providers": [{"name": "runpod", "credentialsRef": {"name": "keys", "key": "runpod"}}]},
     "template": {"talosConfig": {"templateRef": {"name": "talos", "key": "worker"}}},
@@ -159,6 +177,7 @@ TEST = {
     "spec.acceptance.image": "of a pod on the rented machine, without a token, a volume, or rights",
     "spec.acceptance.command": "runs in that pod",
     "spec.acceptance.runtimeClassName": "name of an object of the cluster",
+    "spec.prePull.images": "of a pod on the rented machine, without a token, a volume, or rights; none of their programs is started",
 }
 HARMLESS = {
     "GPUNodeClass": {
@@ -264,7 +283,7 @@ def covers(path: str, field: str) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_L28_every_field_of_free_text_is_classified(kind: str) -> None:
-    tables = (origins.COMMANDS, origins.FILES, origins.SECRETS, origins.ACCOUNT)
+    tables = (origins.COMMANDS, origins.FILES, origins.SECRETS, origins.PULLS, origins.ACCOUNT)
     bound = [path for table in tables for path in table.get(kind, ())]
     known = [*bound, *HARMLESS[kind]]
     assert [one for one in fields(kind) if not any(covers(path, one) for path in known)] == []

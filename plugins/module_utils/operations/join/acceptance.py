@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import typing as t
 from datetime import datetime, timedelta
 
 from ...core.errors import ApiError, NeverReady, TgpError
 from ...core.redact import redact_foreign
 from ...kube.client import NAMESPACE
-from ...kube.informer import Follow
-from ...kube.pods import pod_path, trial_pod
+from ...kube.pods import pod_path
 from ...model import AcceptanceTest, Claim, Node, Pool, TrialPod
-from ...model.labels import ACCEPTANCE_LABEL, CLUSTER_LABEL, MANAGED_BY_LABEL
+from ...model.labels import ACCEPTANCE_LABEL
 from ...observe.context import Context
 from ...planner.provisioning import acceptance, registration
 from ...planner.provisioning.acceptance import TrialOutcome, TrialVerdict
+from .own_pods import OwnPods
 
 LOG_LINES = 50
 _LONGEST = 400  # characters of a line
-_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_LISTED_WITHIN = 10.0  # real seconds in which the first list of our pods should come
 _REST = timedelta(seconds=30)  # between two tries
 
 
@@ -49,14 +46,10 @@ class AcceptanceTests:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._mutex = threading.Lock()  # guards everything here; never held during a call
-        self._follow: Follow[TrialPod] | None = None
-        self._listed = threading.Event()
-        self._pods: dict[str, TrialPod] = {}
-        self._failure: TgpError | None = None
-        self._trouble = ""
-        self._made: set[str] = set()
+        self._pods = OwnPods(context, ACCEPTANCE_LABEL, "acceptance test")
+        self._mutex = threading.Lock()  # guards what follows; never held during a call
         self._rests: dict[str, tuple[datetime, str]] = {}
+        self._passed: dict[str, datetime] = {}
         self.rejected: dict[str, Rejected] = {}
         self.untested: dict[str, str] = {}
 
@@ -65,12 +58,15 @@ class AcceptanceTests:
         test = registration.required_test(claim, pool, node)
         if test is None or pool is None:
             return registration.accepted(claim, node)
-        pod = self._pod(claim)
+        if claim.name in self._passed:  # what comes after it is not done yet
+            return self._passed[claim.name]
+        pod = self._pods.of(claim)
         verdict = acceptance.assess(pod, acceptance.fingerprint(claim, test), test, self._context.clock.now())
         match verdict.outcome:
             case TrialOutcome.PASSED:
                 self._tell(claim, "accepted", f"acceptance test {test.name} passed")
-                return self._context.clock.now()
+                self._passed[claim.name] = self._context.clock.now()
+                return self._passed[claim.name]
             case TrialOutcome.FAILED:
                 raise NeverReady(self._reject(claim, test, verdict))
             case TrialOutcome.START:
@@ -83,86 +79,29 @@ class AcceptanceTests:
 
     def remove(self, claim: Claim) -> None:
         """The test is over and recorded. What stays is removed by the next reap, and with the Node at the latest."""
-        with self._mutex:
-            pod = self._pods.get(claim.name)
+        pod = self._pods.last_of(claim)
         if pod is not None:
             try:
-                self._delete(pod)
+                self._pods.delete(pod)
             except ApiError as error:
                 self._context.warn(f"{claim.name}: the pod of its acceptance test could not be removed yet: {error}")
 
     def close(self) -> None:
-        with self._mutex:
-            follow, self._follow = self._follow, None
-        if follow is not None:
-            follow.remove(self._told)
-
-    # ---- what is seen
-
-    def _pod(self, claim: Claim) -> TrialPod | None:
-        """The claim's pod as the watch shows it. One that was just made and is not shown yet is not made again."""
-        self._watch()
-        if not self._listed.wait(_LISTED_WITHIN):
-            raise NotTested(f"acceptance test: our pods could not be listed yet ({self._trouble or 'no answer came'})")
-        with self._mutex:
-            if self._failure is not None:
-                raise self._failure
-            pod = self._pods.get(claim.name)
-            if pod is None and claim.name in self._made:
-                raise NotTested("acceptance test: its pod was made and is not listed yet")
-            return pod
-
-    def _watch(self) -> None:
-        with self._mutex:
-            if self._follow is not None:
-                return
-            selector = f"{ACCEPTANCE_LABEL},{MANAGED_BY_LABEL}=tgp.gpu,{CLUSTER_LABEL}={self._context.cluster_id}"
-            self._follow = Follow(self._context.kube, _PODS, trial_pod, {"labelSelector": selector})
-            follow = self._follow
-        follow.add(self._told)
-
-    def _told(self, kind: str, key: str, item: t.Any) -> None:
-        """From the watching thread."""
-        with self._mutex:
-            if kind == "all":
-                self._pods = {pod.claim: pod for pod in item.values()}
-                self._made.clear()
-            elif kind == "set":
-                self._pods[item.claim] = item
-                self._made.discard(item.claim)
-            elif kind == "gone" and (known := self._pods.get(item.claim)) is not None and known.uid == item.uid:
-                del self._pods[item.claim]
-            elif kind == "failed":
-                self._failure = item
-            elif kind == "trouble":
-                self._trouble = key
-        if kind in ("all", "failed"):
-            self._listed.set()
-
-    # ---- what is done
+        self._pods.close()
 
     def _start(self, claim: Claim, node: Node, pool: Pool, test: AcceptanceTest) -> None:
-        """A pod of its name that exists all the same is a Conflict: then it is not ours, or the watch will show it."""
         with self._mutex:
             until, why = self._rests.get(claim.name, (None, ""))
         if until is not None and self._context.clock.now() < until:
             raise NotTested(f"acceptance test {test.name}: {why}")
-        body = acceptance.pod(claim, node, pool, test, NAMESPACE, self._context.cluster_id)
-        self._context.kube.create(_PODS, body)
-        with self._mutex:
-            if claim.name not in self._pods:
-                self._made.add(claim.name)
+        self._pods.make(claim, acceptance.pod(claim, node, pool, test, NAMESPACE, self._context.cluster_id))
         self._tell(claim, "testing", f"acceptance test {test.name}, up to {test.timeout} s")
 
     def _try_again(self, claim: Claim, pod: TrialPod, why: str) -> None:
-        self._delete(pod)
+        self._pods.delete(pod)
         with self._mutex:
             self._rests[claim.name] = (self._context.clock.now() + _REST, why)
         self._tell(claim, "untested", f"{why}; it is tried again")
-
-    def _delete(self, pod: TrialPod) -> None:
-        """This very pod: it carries our labels, and one that took its name has another uid."""
-        self._context.kube.delete(pod_path(NAMESPACE, pod.name), uid=pod.uid)
 
     def _reject(self, claim: Claim, test: AcceptanceTest, verdict: TrialVerdict) -> str:
         log = self._log(claim, verdict.container)

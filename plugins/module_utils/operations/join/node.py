@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ...core.errors import TgpError
 from ...diagnosis.evidence.collect import schematic_of, server_version
@@ -36,6 +36,7 @@ from ...planner.scheduling.devices import with_devices
 from ...providers.registry import CAPABILITIES
 from ...units.values import print_time
 from .acceptance import AcceptanceTests
+from .pre_pull import PrePulls
 from .tracker import JoinTracker
 
 _CHANCE = 90.0  # seconds from its registration in which a kubelet of an unfit version may become Ready
@@ -46,7 +47,8 @@ class NodeJoins:
 
     def __init__(self, tracker: JoinTracker) -> None:
         self.context, self._tracker = tracker.context, tracker
-        self._tests = AcceptanceTests(tracker.context)
+        self._tests, self._pulls = AcceptanceTests(tracker.context), PrePulls(tracker.context)
+        self._until: dict[str, datetime] = {}  # by claim, when the node is taken without the images of prePull
         self._slices: Feed[ResourceSlice] = Feed(lambda: device_slices(self.context.kube).slices, self.context.clock)
         self._wait = NodeWait(
             self.context.kube,
@@ -76,6 +78,7 @@ class NodeJoins:
             self._wait.run()
         finally:
             self._tests.close()
+            self._pulls.close()
 
     # ---- what is waited for
 
@@ -85,6 +88,8 @@ class NodeJoins:
         deadline = started + timedelta(seconds=timeout(claim, pool, capability))
         if pool is not None and pool.acceptance is not None:  # a node that came in time, in a run that was killed: it has one try
             deadline = max(deadline, self.context.clock.now() + timedelta(seconds=pool.acceptance.timeout + LATE))
+        if pool is not None and pool.pre_pull is not None:  # a complete node is taken at its time, so there is time left to take it
+            self._until[claim.name], deadline = deadline, deadline + timedelta(seconds=LATE)
         return Expected(
             name=claim.node_name or claim.name,
             claim=claim.name,
@@ -156,10 +161,12 @@ class NodeJoins:
         self._tracker.end(ended)
 
     def _on_ready(self, name: str, node: Node) -> None:
-        """The node is complete: test it where its pool asks for that, assert our marks, let pods in, and take back what it does not need any
-        more. The Node says with the same write that it has passed, so that no later run tests one that pods are on."""
+        """The node is complete: test it and let it pull images where its pool asks for that, assert our marks, let pods in, and take back what
+        it does not need any more. The Node says with the same write that it has passed, so that no later run tests one that pods are on."""
         claim = self._tracker.claims[name]
-        accepted = self._tests.passed(claim, node, in_force(claim, self.context.specs))
+        described = in_force(claim, self.context.specs)
+        accepted = self._tests.passed(claim, node, described)
+        self._pulls.await_images(claim, node, described, self._until.get(name, self.context.clock.now()))
         pool = self.context.specs.pool_of(claim.pool)
         opening = _opening(node)
         offering = advertise(self.context.kube, node, NEUTRAL_GPU, advertised(claim, pool))  # before pods may come
@@ -193,6 +200,7 @@ class NodeJoins:
 
         claim = self._tracker.write(name, complete)
         self._tests.remove(claim)
+        self._pulls.remove(claim)
         self.context.progress.step(
             name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud
         )

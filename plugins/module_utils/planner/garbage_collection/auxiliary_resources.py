@@ -9,7 +9,7 @@ import dataclasses
 from datetime import timedelta
 
 from ...model import Action, CloudView, Extra, MadeToken
-from ...model.labels import ACCEPTANCE_LABEL
+from ...model.labels import ACCEPTANCE_LABEL, PRE_PULL_LABEL
 from ...model.reasons import ActionKind, Reason
 from ..claims.record import BEFORE_READY
 from ..plan_builder import Draft
@@ -88,22 +88,22 @@ def remove_services(draft: Draft) -> None:
         )
 
 
-# ---- pods that tested a node, left by a run that was killed after it had noted the result (L-35, case O17)
+# ---- pods that tested a node or pulled its images, left by a run that was killed after it had noted the result (L-35, L-43, case O17)
 
 TRIAL_CASE = "O17"
 
 
 def remove_trials(draft: Draft) -> None:
-    """Removed in the second run that sees it and no machine that is still to be tested by it. Pods tell which are ours by their labels."""
+    """Removed in the second run that sees it and no machine that still waits for it. Pods tell which are ours by their labels."""
     situation = draft.situation
     if situation.seen.trials is None or situation.seen.claims is None:
         draft.keep_sightings(f"{TRIAL_CASE}|")
         return
     joining = {name for name, settled in draft.settled.items() if settled.claim.phase in BEFORE_READY} | set(situation.damaged)
     for pod in sorted(situation.seen.trials, key=lambda one: one.name):
-        name = pod.labels[ACCEPTANCE_LABEL]
+        name = pod.labels.get(ACCEPTANCE_LABEL) or pod.labels[PRE_PULL_LABEL]
         if name not in joining and pod.deletion is None and draft.twice(f"{TRIAL_CASE}||{pod.uid}"):
-            reason = "O17: nothing is tested by it any more"
+            reason = "O17: no machine waits for it any more"
             draft.others.append(Action(ActionKind.DELETE_POD, name, Reason.ORPHAN, reason, target=pod.name, uid=pod.uid))
 
 

@@ -13,7 +13,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from ...model import AcceptanceTest, Claim, ContainerState, Node, Pool, TrialPod
+from ...model import AcceptanceTest, Claim, ContainerState, Node, Pool, PrePull, TrialPod
 from ...model.labels import (
     ACCEPTANCE_LABEL,
     ACCEPTANCE_TEST_ANNOTATION,
@@ -31,7 +31,7 @@ VECTORADD = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 HUNG_SHARE: t.Final = Decimal("0.8")  # of its timeout that a container has to run without an end to count as hung
 LATE: t.Final = 60  # seconds after its timeout at which a pod that the kubelet has not ended is given up
 _NOT_BY_ITSELF = frozenset({126, 127, 137, 143})  # not executable, not found, killed, asked to end: none of them speaks of a GPU
-_PULL = ("ErrImage", "ImagePull", "InvalidImageName", "RegistryUnavailable", "ImageInspectError")
+PULL_FAULTS = ("ErrImage", "ImagePull", "InvalidImageName", "RegistryUnavailable", "ImageInspectError")
 
 
 class TrialOutcome(enum.Enum):
@@ -60,8 +60,9 @@ def described(pool: Pool, model: str) -> str:
     return "" if test is None else f"acceptance: {test.name}, up to {test.timeout} s"
 
 
-def fingerprint(claim: Claim, test: AcceptanceTest) -> str:
-    """Tells the pod of this test of this launch from that of another: an own machine keeps its name, and a document may be corrected."""
+def fingerprint(claim: Claim, test: AcceptanceTest | PrePull) -> str:
+    """Tells the pod of this test (or these images) and launch from that of another: an own machine keeps its name, and a document may be
+    corrected."""
     launched = print_time(claim.launch_started or claim.created)
     return hashlib.sha256(json.dumps([dataclasses.astuple(test), launched]).encode()).hexdigest()[:16]
 
@@ -119,7 +120,7 @@ def _progress(pod: TrialPod, test: AcceptanceTest) -> str:
         return f"the pod is not scheduled: {pod.message}"
     for container in pod.containers:
         detail = f"{container.reason}: {container.message}".rstrip(": ")
-        if container.exit_code is None and container.started is None and container.reason.startswith(_PULL):
+        if container.exit_code is None and container.started is None and container.reason.startswith(PULL_FAULTS):
             return f"the image {test.image or VECTORADD} cannot be pulled ({detail})"
         if container.exit_code not in (None, 0):
             return f"container {container.name} ended with exit status {container.exit_code} ({detail})"
@@ -128,46 +129,63 @@ def _progress(pod: TrialPod, test: AcceptanceTest) -> str:
 
 
 def pod(claim: Claim, node: Node, pool: Pool, test: AcceptanceTest, namespace: str, cluster_id: str) -> dict[str, t.Any]:
-    """The pod that tests the node. The scheduler places it, so that it waits while others hold the GPUs; one with ``nodeName`` would be
-    refused by the kubelet. It tolerates everything, our own startup taint included. Kubernetes removes it with its Node at the latest."""
-    spec: dict[str, t.Any] = {
-        "restartPolicy": "Never",
-        "activeDeadlineSeconds": test.timeout,
-        "terminationGracePeriodSeconds": 1,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "tolerations": [{"operator": "Exists"}],
-        "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}]
-                }
-            }
-        },
-        "containers": [
-            _container(number, amount, gpu_resource(claim.offer.model, pool), test)
-            for number, amount in enumerate(_shares(claim, node, pool, test))
-        ],
-    }
+    """The pod that tests the node. It tolerates our own startup taint, too."""
+    containers = [
+        _container(number, amount, gpu_resource(claim.offer.model, pool), test)
+        for number, amount in enumerate(_shares(claim, node, pool, test))
+    ]
+    mark = {ACCEPTANCE_TEST_ANNOTATION: fingerprint(claim, test)}
+    made = pod_on(node, claim, pod_name(claim), namespace, cluster_id, ACCEPTANCE_LABEL, mark, test.timeout, containers)
     if test.runtime_class:
-        spec["runtimeClassName"] = test.runtime_class
+        made["spec"]["runtimeClassName"] = test.runtime_class
+    return made
+
+
+def pod_on(
+    node: Node,
+    claim: Claim,
+    name: str,
+    namespace: str,
+    cluster_id: str,
+    label: str,
+    mark: t.Mapping[str, str],
+    timeout: int,
+    containers: t.Sequence[t.Mapping[str, t.Any]],
+) -> dict[str, t.Any]:
+    """A pod of ours on a new node. The scheduler places it, so that it waits while others hold the GPUs; one with ``nodeName`` would be
+    refused by the kubelet. It tolerates everything. Kubernetes removes it with its Node at the latest."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(claim),
+            "name": name,
             "namespace": namespace,
             "labels": {
                 MANAGED_BY_LABEL: "tgp.gpu",
                 CLUSTER_LABEL: cluster_id,
-                ACCEPTANCE_LABEL: label_value(claim.name),
+                label: label_value(claim.name),
                 CLUSTER_API_DRAIN_LABEL: "skip",  # no drain waits for it
             },
-            "annotations": {ACCEPTANCE_TEST_ANNOTATION: fingerprint(claim, test), SCALE_UP_ANNOTATION: "false"},
+            "annotations": {**mark, SCALE_UP_ANNOTATION: "false"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}],
         },
-        "spec": spec,
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": timeout,
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}]
+                    }
+                }
+            },
+            "containers": list(containers),
+        },
     }
 
 

@@ -28,7 +28,7 @@ from ..plan_builder import Draft
 from ..scheduling import completed_requests, device_plugins
 from ..scheduling.binpacking import fit, gpus
 from ..scheduling.capacity import of_offer, planned_gpus
-from . import acceptance, gpu_health, service
+from . import acceptance, gpu_health, pre_pull, service
 from .registration import overdue
 from .reservations import TOO_SMALL, LaunchCapacity, Teams
 
@@ -297,7 +297,7 @@ def add(
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
     claim = dataclasses.replace(claim, replaces=replaces, launched_for=_recorded(draft, pool, offer, teams))
-    detail = "; ".join(filter(None, (_describe(offer), detail, acceptance.described(pool, offer.model))))
+    detail = "; ".join(filter(None, (_describe(offer), detail, acceptance.described(pool, offer.model), pre_pull.described(pool))))
     draft.launches.append(
         Action(ActionKind.LAUNCH, claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price)
     )

@@ -95,12 +95,13 @@ def allocatable_gpus(claim: Claim, node: Node) -> int:
 
 
 def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
-    """Seconds from the create call until the machine must be usable: the pool's spec, else what is usual at the cloud; and the time of one
-    try of the pool's acceptance test (L-35)."""
-    tested = pool.acceptance.timeout if pool is not None and pool.acceptance is not None else 0
+    """Seconds from the create call until the machine must be usable: the pool's spec, else what is usual at the cloud; the time of one try of
+    the pool's acceptance test (L-35); and that of its images (L-43)."""
+    steps = (pool.acceptance, pool.pre_pull) if pool is not None else ()
+    more = sum(step.timeout for step in steps if step is not None)
     if pool is not None and pool.registration_timeout is not None:
-        return pool.registration_timeout + tested
-    return (capability.registration_timeout if capability is not None else 1200) + tested
+        return pool.registration_timeout + more
+    return (capability.registration_timeout if capability is not None else 1200) + more
 
 
 def deadline(claim: Claim, pool: Pool | None, capability: Capability | None) -> datetime | None:
