@@ -92,7 +92,9 @@ FORMS: dict[str, list[Rule]] = {
          "scaleUpDelay", "minDuration", "duration", "timeout", "window", "for"),
         [_duration(""), _NEVER],
     ),
-    **dict.fromkeys(("consolidateAfter", "expireAfter", "maxLifetime", "idleTimeout"), [_duration(', or "Never"')]),
+    **dict.fromkeys(
+        ("consolidateAfter", "expireAfter", "maxLifetime", "idleTimeout", "silentFor", "controllerSilentFor"), [_duration(', or "Never"')]
+    ),
     **dict.fromkeys(("minGpuMemory", "minMemory", "minDisk"), [_MEMORY]),
     **dict.fromkeys(("spotDiscountMin", "minReliability", "expireJitter", "utilizationThreshold", "replaceCheaperPercent", "below"), _PERCENT),
     "bidMargin": _share(r"(900|[0-8]?[0-9]?[0-9]) ?%?|(900[.]0+|[0-8]?[0-9]?[0-9][.][0-9]+) ?%", 900),

@@ -10,16 +10,16 @@ short_description: Print, write or apply the manifests, schemas and examples tha
 description:
   - Prints the files of O(manifests), writes them into the folder O(path), or applies them to the cluster with O(apply=true).
   - The apply is a server-side apply with the field manager C(tgp.gpu). Use the kubeconfig of an administrator for V(rbac),
-    V(admission_policy) and V(crds).
+    V(admission_policy), V(guard) and V(crds).
 version_added: 0.2.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
 options:
   manifests:
     description:
-      - V(rbac), V(admission_policy), V(crds), V(prometheus_rules), V(dashboards), V(requirements), V(requirements-controller), or the path
-        of a file or folder below C(examples), C(files), C(monitoring) or C(schemas) of the collection, for example V(examples/lambda.yml)
-        or V(examples/systemd).
+      - V(rbac), V(admission_policy), V(guard), V(crds), V(prometheus_rules), V(dashboards), V(requirements), V(requirements-controller), or
+        the path of a file or folder below C(examples), C(files), C(monitoring) or C(schemas) of the collection, for example
+        V(examples/lambda.yml) or V(examples/systemd).
       - An unknown name is refused with the list of all names.
     type: list
     elements: str

@@ -177,6 +177,9 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         Right("get", "pods/proxy"),
         Right("list", "pods"),
     ),
+    "no class here has guard.controllerSilentFor; tests/contract/act/test_guard.py": (
+        Right("get", "rolebindings", "rbac.authorization.k8s.io", SPACE, "tgp-gpu-guard"),
+    ),
     "nobody here reads labels of namespaces for teams; tests/contract/act/test_report.py": (Right("list", "namespaces"),),
     "the API server asks for it itself while an approval is written": (
         Right("approve", "signers", "certificates.k8s.io", name="kubernetes.io/kube-apiserver-client-kubelet"),

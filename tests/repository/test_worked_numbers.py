@@ -28,6 +28,7 @@ NUMBERED = (
     "40",
     "42",
     "43",
+    "46",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {

@@ -112,6 +112,7 @@
 {{- if eq (include "tgp.readsDevices" .) "true" }}{{ $features = append $features "devices" }}{{ end }}
 {{- if eq (include "tgp.readsRequests" .) "true" }}{{ $features = append $features "provisioning_requests" }}{{ end }}
 {{- if eq (include "tgp.readsBuffers" .) "true" }}{{ $features = append $features "capacity_buffers" }}{{ end }}
+{{- if .Values.guard.enabled }}{{ $features = append $features "guard" }}{{ end }}
 {{- if .Values.options.namespace_teams }}{{ $features = append $features "namespaces" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}

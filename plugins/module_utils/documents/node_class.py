@@ -15,7 +15,8 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput
-from ..model import CloudChoice, Hub, Machine, MeshChoice, NodeClass, Quality, SpendingBudget
+from ..model import CloudChoice, Guard, Hub, Lane, Machine, MeshChoice, NodeClass, Quality, SpendingBudget
+from ..planner.garbage_collection.silence import SILENT_FOR
 from ..planner.offers import gpu_models
 from ..planner.provisioning import reservations, wireguard_rules
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
@@ -75,10 +76,31 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *,
         strategy=spec.get("strategy", "weighted"),
         budget=budget(spec, reader),
         allowed_namespaces=allowed_namespaces(document),
+        guard=guard(spec, choices, reader),
         generation=fingerprint(
             [talos, template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]
         ),
     )
+
+
+_SHORTEST_GUARD = 3600
+
+
+def guard(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) -> Guard | None:
+    """When machines power themselves off; None = nothing is said."""
+    section: Spec | None = spec.get("guard")
+    if section is None:
+        return None
+    if not any(Lane.KUBELET in CAPABILITIES[choice.cloud].lanes for choice in choices):
+        reader.warn("spec.guard", "has no effect: no provider of this class has machines of lane kubelet.")
+    found: dict[str, int | None] = {}
+    for field, default in (("silentFor", SILENT_FOR), ("controllerSilentFor", None)):
+        found[field] = seconds = reader.duration_or_never(section.get(field), f"spec.guard.{field}", default)
+        if seconds is not None and seconds < _SHORTEST_GUARD:
+            reader.fault(
+                f"spec.guard.{field}", "is too short: a restart of the API server must not end machines. Use 1h or more, or Never."
+            )
+    return Guard(found["silentFor"], found["controllerSilentFor"])
 
 
 def fingerprint(content: t.Any) -> str:

@@ -170,6 +170,13 @@ _WIREGUARD = _object(
     },
     ("endpoint", "publicKey", "network"),
 )
+_GUARD = _object(
+    {
+        "silentFor": _said(_DURATION_OR_NEVER, "for so long the API server gave no answer, or Never; at least 1h"),
+        "controllerSilentFor": _said(_DURATION_OR_NEVER, "for so long no run renewed the run lock, or Never; at least 1h"),
+    },
+    description="when machines of lane kubelet power themselves off",
+)
 _ORPHANED = _said({"enum": list(ORPHANED_POLICIES)}, "what becomes of its machines when this document is gone")
 _SPENDING = _object(
     {
@@ -354,6 +361,7 @@ NODE_CLASS = _document(
             "limits": _object({"maxNodes": _COUNT, "maxHourlyCost": _MONEY, "resources": _GPU_COUNTS}),
             "strategy": {"enum": list(STRATEGIES)},
             "budget": _SPENDING,
+            "guard": _GUARD,
             "allowedNamespaces": _list(
                 _said(_TEXT, "a namespace, or * for all"),
                 description="namespaces whose GPUNodePool objects may use this class. Without it all may, unless the class names a Secret "

@@ -26,6 +26,7 @@ DEVICES = "devices"
 PROVISIONING = "provisioning_requests"
 BUFFERS = "capacity_buffers"
 NAMESPACES = "namespaces"
+GUARD = "guard"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -39,6 +40,7 @@ FEATURES = {
     DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
     PROVISIONING: "pools that serve ProvisioningRequests (provisioningClasses)",
     BUFFERS: "pools that hold the spare room of CapacityBuffers (capacityBuffers)",
+    GUARD: "machines that power themselves off while no run renews the run lock (guard.controllerSilentFor)",
     NAMESPACES: "labels of namespaces that say for which team their pods run (namespace_teams)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
@@ -233,6 +235,13 @@ _ANSWER_BUFFERS = Need(
     _all("patch", "capacitybuffers/status", _AUTOSCALING),
     BUFFERS,
 )
+GUARD_BINDING = "tgp-gpu-guard"
+"""Of files/guard.yml: lets nodes read the Leases of the records' namespace."""
+_GUARD = Need(
+    "see that nodes can read the run lock before a machine is rented that powers itself off by it",
+    _all("get", "rolebindings", "rbac.authorization.k8s.io", NAMESPACE, GUARD_BINDING),
+    GUARD,
+)
 _NAMESPACES = Need("read for which team the pods of a namespace run", _all("list", "namespaces"), NAMESPACES, asked=False)
 
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
@@ -264,6 +273,7 @@ _EVERYTHING = (
     _ANSWER,
     _BUFFERED,
     _ANSWER_BUFFERS,
+    _GUARD,
 )
 
 NEEDS: dict[str, tuple[Need, ...]] = {
@@ -271,7 +281,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
-    "validate": (*_LOOK, _BINDING, _PUBLISH),
+    "validate": (*_LOOK, _BINDING, _PUBLISH, _GUARD),
     "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _DOCUMENTS),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),

@@ -314,3 +314,10 @@ def attached_volumes(kube: Kube, node: str) -> list[str]:
         return str((spec.get("source") or {}).get("persistentVolumeName") or item["metadata"]["name"])
 
     return sorted(kube.collect(_PATH, reduce)[0])
+
+
+def nodes_are_bound(kube: Kube, namespace: str, binding: str) -> bool:
+    """Whether a RoleBinding with a role of the same name is there and holds for all kubelets."""
+    raw = kube.find(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{binding}") or {}
+    groups = {subject.get("name") for subject in raw.get("subjects") or [] if subject.get("kind") == "Group"}
+    return "system:nodes" in groups and (raw.get("roleRef") or {}).get("name") == binding

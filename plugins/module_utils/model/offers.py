@@ -80,7 +80,8 @@ class Capability:
     billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
     for people. ``login``: the SSH user of its Ubuntu images. ``node_quality``: what hosts of nodes must be where nobody says
     anything else. ``user_data_stays``: its API and its machines show user data as long as a machine exists, so that it is emptied once the
-    machine has joined (``KeepsUserData`` of providers/base.py).
+    machine has joined (``KeepsUserData`` of providers/base.py). ``off_costs_less``: a machine that powers itself off is billed less than
+    one that runs, so that a guard on it saves money (L-46).
     """
 
     cloud: str
@@ -104,6 +105,7 @@ class Capability:
     login: str = ""
     node_quality: Quality = Quality()
     user_data_stays: bool = False
+    off_costs_less: bool = False
 
     @property
     def terminal(self) -> frozenset[str]:
@@ -116,6 +118,15 @@ class Capability:
         """Our word for the cloud's; UNKNOWN for one that nobody documented."""
         facts = self.states.get(word)
         return facts.state if facts else InstanceState.UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guard:
+    """When a machine of lane kubelet powers itself off (L-46): seconds of silence of the API server, and of the controller while the API
+    server answers; None = never."""
+
+    silent_for: int | None = None
+    controller_silent_for: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from .cluster import AcceptanceTest, PrePull, Taint, WorkRecord
 from .names import Labels
-from .offers import Lane, Quality
+from .offers import Guard, Lane, Quality
 
 DRAIN_TIMEOUT: t.Final = 600  # seconds for which pods may take to leave, of a pool that says nothing (L-9)
 IDLE_BELOW: t.Final = Decimal(
@@ -116,7 +116,7 @@ class NodeClass:
     """GPUNodeClass: infrastructure, credentials, limits. ``spot_discount_min``: the share by which spot has to be cheaper than the best
     firm offer; None = the run's setting. ``talos_patches``: texts of strategic merge patches. ``registry_mirrors``: registry → URLs.
     ``talos_schematic``: what is in the Talos image, as the Image Factory takes it; None = unknown. ``allowed_namespaces``: whose pools,
-    where they are objects of the cluster, may use it; None = all."""
+    where they are objects of the cluster, may use it; None = all. ``guard`` None = the default of each cloud (L-46)."""
 
     name: str
     clouds: tuple[CloudChoice, ...]
@@ -144,6 +144,7 @@ class NodeClass:
     generation: str = ""
     budget: SpendingBudget | None = None
     allowed_namespaces: tuple[str, ...] | None = None
+    guard: Guard | None = None
 
     def settings_of(self, cloud: str) -> t.Mapping[str, t.Any]:
         """The cloud's own options in this class; empty when the class does not name it."""

@@ -14,7 +14,20 @@ from decimal import Decimal
 from ..core.clock import SystemClock
 from ..core.errors import InvalidInput, NotFound, TgpError
 from ..kube import bootstrap_tokens
-from ..kube.needed_rights import NEEDS, SERVICES, TOKENS, WHOLE, pool_features, record_features, rights_in, rights_of
+from ..kube.client import NAMESPACE
+from ..kube.needed_rights import (
+    GUARD,
+    GUARD_BINDING,
+    NEEDS,
+    SERVICES,
+    TOKENS,
+    WHOLE,
+    pool_features,
+    record_features,
+    rights_in,
+    rights_of,
+)
+from ..kube.nodes import nodes_are_bound
 from ..kube.rbac import Right, how_to_grant
 from ..kube.services import path_of
 from ..model import Claim, Device, Lane, NodeClass, Offer, Phase, Pool, Specs
@@ -128,6 +141,7 @@ def check_rights(context: Context, playbooks: t.Sequence[str] = (WHOLE,)) -> str
 
 def _check_rights(context: Context, pools: t.Sequence[Pool], playbooks: t.Sequence[str]) -> str:
     features = {TOKENS} if _joins_by_token(context, pools) else set()
+    features |= {GUARD} if _is_guarded(context, pools) else set()
     features |= pool_features(pools)
     features |= record_features(context.task.params.get("claim_store"))
     publishing = any(need.when == SERVICES for playbook in playbooks for need in NEEDS[playbook])
@@ -144,6 +158,14 @@ def _check_rights(context: Context, pools: t.Sequence[Pool], playbooks: t.Sequen
             f"{bootstrap_tokens.OWN_GROUP} the ClusterRole system:node-bootstrapper.",
             remedy=how_to_grant(),
         )
+    if any(right.resource == "rolebindings" for right in needed) and not context.once(
+        "guard binding", lambda: nodes_are_bound(context.kube, NAMESPACE, GUARD_BINDING)
+    ):
+        raise InvalidInput(
+            f"guard.controllerSilentFor would never end a machine: no RoleBinding {GUARD_BINDING} in {NAMESPACE} lets the group system:nodes "
+            "read the run lock.",
+            remedy="Apply files/guard.yml of the collection (playbook tgp.gpu.manifests can), or set controllerSilentFor to Never.",
+        )
     return f"all {len(needed)} there"
 
 
@@ -157,6 +179,13 @@ def _joins_by_token(context: Context, pools: t.Sequence[Pool]) -> bool:
         for choice in classes[pool.node_class].clouds
         if choice.enabled and choice.cloud in CAPABILITIES
     )
+
+
+def _is_guarded(context: Context, pools: t.Sequence[Pool]) -> bool:
+    """Whether one of the pools may get machines that power themselves off while no run renews the run lock."""
+    guards = {name: one.guard for name, one in context.specs.classes.items() if one.guard is not None}
+    by_lock = {name for name, guard in guards.items() if guard.controller_silent_for is not None}
+    return _takes_kubelets(context, [pool for pool in pools if pool.node_class in by_lock])
 
 
 def _takes_kubelets(context: Context, pools: t.Sequence[Pool]) -> bool:

@@ -28,6 +28,7 @@ DEFAULT = ["rbac"]
 _SHORT = {
     "rbac": "files/rbac.yml",
     "admission_policy": "files/admission_policy.yml",
+    "guard": "files/guard.yml",
     "crds": "schemas/crds.yaml",
     "prometheus_rules": "monitoring/prometheus_rules.yml",
     "dashboards": "monitoring/dashboards",

@@ -21,13 +21,18 @@ DURATION = 900
 SECOND_READING = 10
 
 
+def path_of(cluster_id: str) -> str:
+    """Where the API server has the Lease of this cluster's runs."""
+    return f"{PATH}/tgp-{cluster_id}"
+
+
 class Lease:
     """One run's grip on the Lease. Not safe for several threads; RunLock sees to that."""
 
     def __init__(self, kube: Kube, cluster_id: str, run_id: str, owner: Process, clock: Clock) -> None:
         self._kube, self._run, self._owner, self._clock = kube, run_id, owner, clock
         self._name = f"tgp-{cluster_id}"
-        self._path = f"{PATH}/{self._name}"
+        self._path = path_of(cluster_id)
         self._me = f"{owner.host}/{owner.pid}/{run_id}"
         self._raw: Json | None = None
         self._earlier: Reading | None = None

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ..core.redact import register
-from ..model import Labels, Lane, MeshChoice, Taint
+from ..model import Guard, Labels, Lane, MeshChoice, Taint
 from ..model.mesh import Tunnel
 from ..planner.offers import gpu_models
 from ..planner.scheduling.capacity import EPHEMERAL, INITIALIZING
@@ -49,7 +49,8 @@ class NodeSpec:
     configuration one after the other; they may use the template's variables.
 
     Of lane kubelet alone: ``cni`` "local" (a bridge of this node) or "flannel" (Talos's own; ``flannel_cni_url`` and
-    ``flannel_cni_sha256`` name the plugin's archive), ``driver_branch`` (NVIDIA's, installed where the image brings no driver).
+    ``flannel_cni_sha256`` name the plugin's archive), ``driver_branch`` (NVIDIA's, installed where the image brings no driver),
+    ``guard`` (when it powers itself off; None = never) with the path of the Lease that runs renew.
     """
 
     name: str
@@ -85,6 +86,8 @@ class NodeSpec:
     flannel_cni_url: str = ""
     flannel_cni_sha256: str = ""
     driver_branch: str = "580"
+    guard: Guard | None = None
+    guard_lease: str = ""
 
     def __post_init__(self) -> None:
         register(self.auth_key, self.bootstrap_token, self.tunnel.private_key if self.tunnel else None)

@@ -56,7 +56,16 @@ def test_the_manifest_is_printed_as_it_is_installed() -> None:
 
 def test_every_short_name_and_every_path_names_a_file() -> None:
     available = run()[0]["available"]
-    names = ["rbac", "admission_policy", "crds", "prometheus_rules", "dashboards", "requirements", "requirements-controller"]
+    names = [
+        "rbac",
+        "admission_policy",
+        "guard",
+        "crds",
+        "prometheus_rules",
+        "dashboards",
+        "requirements",
+        "requirements-controller",
+    ]
     assert available[: len(names)] == names
     for name in available:
         files = run(name)[0]["files"]
@@ -76,11 +85,11 @@ def test_no_two_files_have_the_same_place_in_a_folder() -> None:
 def test_an_unknown_name_is_refused_with_the_list(name: str) -> None:
     result, told = run("crds", name)
     assert result["failed"] and not told
-    assert f"manifests: unknown name {name!r}." in result["msg"] and "rbac, admission_policy, crds, " in result["msg"]
+    assert f"manifests: unknown name {name!r}." in result["msg"] and "rbac, admission_policy, guard, crds, " in result["msg"]
 
 
 def test_a_file_is_taken_once() -> None:
-    assert len(run("rbac", "files/rbac.yml", "files")[0]["files"]) == 2
+    assert len(run("rbac", "files/rbac.yml", "files")[0]["files"]) == 3
 
 
 # ---- into a folder

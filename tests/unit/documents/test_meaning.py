@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, Quality, SecretRef, Specs
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Guard, Hub, Quality, SecretRef, Specs
 
 Json = dict[str, t.Any]
 MACHINE = {
@@ -184,6 +184,8 @@ OTHER: dict[str, Json] = {
         "limits.maxHourlyCost": "10",
         "limits.resources": {"nvidia.com/gpu": 4},
         "strategy": "cheapest",
+        "guard.silentFor": "36h",
+        "guard.controllerSilentFor": "72h",
         "allowedNamespaces": ["team-a"],
     },
     "GPUNodePool": {
@@ -550,6 +552,27 @@ def test_nodes_from_containers_only_are_refused_with_the_reason_and_the_way_out(
 
 def node_class_of(spec: Json) -> t.Any:
     return parse([document("GPUNodeClass", changed(BASE["GPUNodeClass"], "strategy", "cheapest") | spec)])[0].classes["base"]
+
+
+def test_L46_a_guard_is_a_day_for_the_api_server_alone_unless_more_is_said() -> None:
+    assert node_class_of({}).guard is None
+    assert node_class_of({"guard": {}}).guard == Guard(86400, None)
+    assert node_class_of({"guard": {"silentFor": "Never", "controllerSilentFor": "1h"}}).guard == Guard(None, 3600)
+
+
+@pytest.mark.parametrize("field", ["silentFor", "controllerSilentFor"])
+@pytest.mark.parametrize("value", ["59m", 0, "3599s"])
+def test_L46_a_guard_of_less_than_an_hour_is_refused(field: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"spec.guard.{field}: is too short: .* Use 1h or more, or Never"):
+        node_class_of({"guard": {field: value}})
+
+
+def test_L46_a_guard_that_no_machine_of_the_class_can_have_is_warned_of() -> None:
+    spec = {"providers": [{"name": "runpod"}], "guard": {}}
+    assert any("spec.guard: has no effect" in str(one) for one in parse([document("GPUNodeClass", spec)])[1])
+    assert not any(
+        "spec.guard" in str(one) for one in parse([document("GPUNodeClass", {**spec, "providers": [{"name": "gcp"}]})])[1]
+    )
 
 
 def test_L13_shares_are_per_cent() -> None:

@@ -13,6 +13,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     Deletion,
     DisruptionBudget,
+    Guard,
     Lane,
     MeshChoice,
     NodeClass,
@@ -324,3 +325,10 @@ def _view(one: t.Any) -> t.Any:
     from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView
 
     return CloudView((one,), ())
+
+
+def test_L46_a_changed_guard_is_drift_of_machines_of_lane_kubelet_and_none_at_all_is_as_before() -> None:
+    plain, guarded = node_class(), node_class(guard=Guard(86400))
+    lanes = {lane: claim(lane=lane, generation=generation(plain, REPLACE)) for lane in (Lane.KUBELET, Lane.TALOS)}
+    assert {lane: drifted(one, guarded, REPLACE) for lane, one in lanes.items()} == {Lane.KUBELET: True, Lane.TALOS: False}
+    assert not any(drifted(one, plain, REPLACE) for one in lanes.values())

@@ -19,10 +19,12 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ...core.errors import InvalidInput
+from ...model import Guard
 from ...model.mesh import Tunnel
 from ...talos.spec import NodeSpec, plain, tag_of
 from ...talos.template import Document, at, items_at, machine_document, of_kind, to_yaml
 from ...talos.wireguard import link
+from . import guard
 from .script import BOOTSTRAP
 
 """Name of a repository → the fingerprints of all primary keys in its key file, 40 capital hex digits each."""
@@ -86,24 +88,31 @@ def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
     if spec.cni == "local":
         files.append(_file("/etc/tgp/cni.conflist", _conflist(config, _mesh_mtu(spec, documents, config), _beside(spec)), "0644"))
     files += [_packed(file) for file in at(config, "machine.files") or ()]
+    if spec.guard is not None:
+        files.append(_file(guard.PROGRAM, guard.GUARD, "0700"))
+        files += [_file(guard.SERVICE, guard.SERVICE_UNIT, "0644"), _file(guard.TIMER, guard.TIMER_UNIT, "0644")]
     files.append(_file(PROGRAM, BOOTSTRAP, "0700"))
     files.append(_file(UNIT, _UNIT, "0644"))
     folders = [("mkdir", "-p", "-m", "0700", str(mount["source"])) for mount in at(config, "machine.kubelet.extraMounts") or ()]
-    start = (("systemctl", "daemon-reload"), ("systemctl", "enable", "--now", "--no-block", "tgp-bootstrap.service"))
+    units = [*(["tgp-guard.timer"] if spec.guard is not None else []), "tgp-bootstrap.service"]
+    start = [("systemctl", "daemon-reload"), *(("systemctl", "enable", "--now", "--no-block", unit) for unit in units)]
     return Boot(spec.name, tuple(files), (*folders, *start))
 
 
 def cloud_init(made: Boot) -> str:
     """The ``#cloud-config`` that does it."""
-    packed = base64.b64encode(gzip.compress(BOOTSTRAP.encode(), 9, mtime=0)).decode()
-    program = {"path": PROGRAM, "permissions": "0700", "encoding": "gz+b64", "content": packed}
     document = {
         "hostname": made.hostname,
         "preserve_hostname": False,
-        "write_files": [program if file["path"] == PROGRAM else file for file in made.files],
+        "write_files": [_compressed(file) if file["path"] in (PROGRAM, guard.PROGRAM) else file for file in made.files],
         "runcmd": [list(command) for command in made.commands],
     }
     return "#cloud-config\n" + to_yaml([document])
+
+
+def _compressed(file: Document) -> Document:
+    packed = base64.b64encode(gzip.compress(file["content"].encode(), 9, mtime=0)).decode()
+    return {"path": file["path"], "permissions": file["permissions"], "encoding": "gz+b64", "content": packed}
 
 
 def mesh_environment(documents: t.Sequence[Document]) -> dict[str, str]:
@@ -143,6 +152,7 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
         "KERNEL_MODULES": " ".join([*_modules(config), *(["wireguard"] if spec.tunnel else [])]),
         "CNI": spec.cni,
         **settings(),
+        **(_guard_settings(spec.guard, spec.guard_lease) if spec.guard is not None else {}),
     }
     if spec.tunnel is not None:
         values |= tunnel_settings(spec.tunnel)
@@ -151,6 +161,15 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
     elif spec.cni != "local":
         raise InvalidInput(f"cni {spec.cni!r} must be local or flannel.")
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _guard_settings(limits: Guard, lease: str) -> dict[str, str]:
+    """What the guard reads: seconds, or never."""
+    return {
+        "GUARD_SILENT_FOR": "never" if limits.silent_for is None else str(limits.silent_for),
+        "GUARD_CONTROLLER_SILENT_FOR": "never" if limits.controller_silent_for is None else str(limits.controller_silent_for),
+        "GUARD_LEASE": lease,
+    }
 
 
 def _up_flags(text: str) -> list[str]:

@@ -20,8 +20,10 @@ from ...model import Claim, Container, Lane, NodeClass, Offer, Pool
 from ...model.mesh import Tunnel
 from ...observe.context import Context
 from ...observe.gather import ClusterFacts, cluster_facts
+from ...planner.garbage_collection import silence
 from ...planner.scheduling import capacity
 from ...providers.registry import CAPABILITIES
+from ...store import lease
 from ...talos.images.nvidia import image_of
 from ...talos.spec import NodeSpec
 from .wireguard_peers import tunnel_for
@@ -124,6 +126,8 @@ def node_spec(
         extensions=image.extensions,
         registry_mirrors=node_class.registry_mirrors,
         patches=node_class.talos_patches,
+        guard=silence.guard_of(node_class, CAPABILITIES[offer.cloud]) if lane is Lane.KUBELET else None,
+        guard_lease=lease.path_of(context.cluster_id),
     )
 
 

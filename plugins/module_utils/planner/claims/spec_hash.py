@@ -58,6 +58,8 @@ def _made_from(node_class: NodeClass, pool: Pool, lane: Lane) -> dict[str, t.Any
         "patches": list(node_class.talos_patches),
         "mirrors": {registry: list(urls) for registry, urls in node_class.registry_mirrors.items()},
     }
+    if lane is Lane.KUBELET and node_class.guard is not None:
+        made["guard"] = _plain(node_class.guard)
     if lane is Lane.TALOS:
         made |= {"image": node_class.talos_image, "schematic": _plain(node_class.talos_schematic)}
         made |= {"labels": dict(pool.labels), "annotations": dict(pool.annotations)}

@@ -56,6 +56,7 @@ FACTS = Capability(
     lanes=(Lane.TALOS, Lane.KUBELET),
     spot=True,
     stop=True,
+    off_costs_less=True,
     tags=True,
     stamped=True,
     created_time=True,

@@ -35,6 +35,7 @@ FACTS = Capability(
     cloud="paperspace",
     lanes=(Lane.KUBELET,),
     stop=True,
+    off_costs_less=True,
     created_time=True,
     list_delay=60,
     carrier=Carrier.SCRIPT,

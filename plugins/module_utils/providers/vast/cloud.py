@@ -43,6 +43,7 @@ FACTS = Capability(
     lanes=(Lane.KUBELET, Lane.SERVICE),  # an offer without KVM serves containers only
     spot=True,
     stop=True,
+    off_costs_less=True,
     tags=True,
     stamped=True,
     created_time=True,
