@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who else uses the same accounts: people who rent by hand, and a second cluster with the same id.
 
-A machine of somebody else is rented through the provider's own API, under any name and with any marks. A second cluster is another API server
-whose namespace kube-system has the same UID: an empty one (a copied ``cluster_id``), or one restored from a backup of etcd, with every
-object as it was then, and Nodes from which no kubelet is heard any more.
+A machine of somebody else is rented through the provider's own API, under any name and with any marks, and may be made a Node by hand. A
+second cluster is another API server whose namespace kube-system has the same UID: an empty one (a copied ``cluster_id``), or one restored
+from a backup of etcd, with every object as it was then, and Nodes from which no kubelet is heard any more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import typing as t
 
 import httpx
 
+from . import kubelet
 from .gcp_account import PROJECT
 from .gcp_account import Account as GcpAccount
 from .kube import KubeApi
 from .kube.crd import serve
 from .kube.store import clone
+from .kubelets import Kubelets
+from .payload import Intent
 from .world import Machine, World
 from .wsgi import MACHINE_AGENT, App
 
@@ -37,6 +40,13 @@ class Place(t.Protocol):
     def apps(self) -> t.Mapping[str, App]:
         """The emulators by cloud."""
         ...
+
+
+class Cluster(Place, t.Protocol):
+    """A place with a Kubernetes cluster."""
+
+    cluster: t.Any  # cluster.py
+    kubelets: Kubelets | None
 
 
 class NotRented(RuntimeError):
@@ -129,6 +139,22 @@ _RENTERS: dict[str, t.Callable[[httpx.Client, t.Any, str, dict[str, str], Place]
     "paperspace": _paperspace,
     "vultr": _vultr,
 }
+
+
+def join(box: Cluster, machine: Machine, node: str, labels: t.Mapping[str, str] | None = None) -> None:
+    """Its owner makes the machine a Node of the cluster by other means than the collection, under a name of their own, with all its GPUs."""
+    cluster, kubelets = box.cluster, box.kubelets
+    if cluster is None or kubelets is None:
+        raise RuntimeError("There is no Kubernetes in this world.")
+    intent = Intent("kubelet", node, "", "", "", "v1.36.3", labels=dict(labels or {}), labels_at_registration=True)
+    admin, address = cluster.admin(), machine.details.get("ip") or "203.0.113.77"
+    uid = kubelet.register(admin, intent, address, machine.id, box.world.clock.now())
+    with box.world.lock:
+        machine.details["node"] = node
+    kubelets.adopt(node, uid, address)
+    kubelet.ready(admin, node, box.world.clock.now())
+    kubelets.equip(node, machine.offer.gpu_count, machine.offer.model, machine.offer.memory_mib)
+    kubelet.offer_gpus(admin, node, machine.offer.gpu_count)
 
 
 # ---- a second cluster with the same id

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_adopt
-short_description: Take over the machines of a record store that is lost
+short_description: Take over the machines of a lost record store, or one machine made by hand
 description:
   - Each record store has a generation, a UUID that its machines are stamped with. Machines of this cluster that carry another generation are
     reported and never changed, because another cluster with the same id may run them.
@@ -14,6 +14,11 @@ description:
   - With O(generation) the record store goes on with that generation. It changes this one record and no machine. The next C(reap.yml) adopts
     the machines that show signs of life, and terminates the others as orphans.
   - Use it after the records of a cluster were lost. Do not use it in a copy of a cluster that still runs.
+  - With O(id) it takes one machine into O(pool) that a person made at a provider, and that may work as a Node already. It writes a claim, gives
+    the Node its labels and taints, and gives the machine name and stamp as far as the provider can change them. No pod is moved.
+  - The bill of the machine begins at that moment. From then on the rules of the pool hold for it, and the machine is terminated like any other.
+  - It refuses what it cannot be sure of, among others a list that cannot be read, a machine with the stamp of another cluster, one that has a
+    claim, and one that does not fit the class.
 version_added: 0.2.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -21,6 +26,27 @@ options:
   generation:
     description: Generation of the machines to take over.
     type: str
+  pool:
+    description: Pool into which the machine O(id) is adopted, as a name or as namespace/name.
+    type: str
+    version_added: 0.3.0
+  provider:
+    description: Provider of the machine O(id).
+    type: str
+    version_added: 0.3.0
+  id:
+    description: The id that the provider shows of the machine. At Google it is zone/name.
+    type: str
+    version_added: 0.3.0
+  node:
+    description: Node that runs on the machine O(id). Without it a Node of the machine's name is looked for.
+    type: str
+    version_added: 0.3.0
+  apply:
+    description: Adopt the machine O(id). Otherwise the module shows what it would do, and changes nothing.
+    type: bool
+    default: false
+    version_added: 0.3.0
   lock_wait:
     description: Seconds to wait for another run to finish.
     type: int
@@ -45,16 +71,18 @@ RETURN = r"""
 generation:
   description: Generation that new machines are stamped with; empty if none was drawn yet.
   type: str
-  returned: always
+  returned: without O(id)
 earlier:
   description: Other generations whose machines belong to this store.
   type: list
   elements: str
-  returned: always
+  returned: without O(id)
 machines:
   description:
-    - Machines that carried another generation before this call.
-    - Each has C(generation), C(name), C(cloud), C(id), C(price_hour) and C(mesh_online).
+    - Machines that carried another generation before this call. Each has C(generation), C(name), C(cloud), C(id), C(price_hour) and
+      C(mesh_online).
+    - With O(id) it is that machine, with C(name), C(pool), C(cloud), C(id), C(node), C(price_hour) and C(changes), which says what is or would
+      be changed.
   type: list
   elements: dict
   returned: always
@@ -67,11 +95,17 @@ adopted:
 
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.operations.moving.adopt_machine import adopt_machine
 from ..module_utils.runs.adopt import adopt_generation
 
 SPEC = dict(
     argument_spec=dict(
         generation=dict(type="str"),
+        pool=dict(type="str"),
+        provider=dict(type="str"),
+        id=dict(type="str"),
+        node=dict(type="str"),
+        apply=dict(type="bool", default=False),
         lock_wait=dict(type="int", default=0),
         **FLEET_SPEC,
     ),
@@ -81,7 +115,8 @@ SPEC = dict(
 
 
 def run(task: Task) -> dict:
-    return adopt_generation(task)
+    one = any(task.params[name] for name in ("id", "pool", "provider", "node"))
+    return adopt_machine(task) if one else adopt_generation(task)
 
 
 if __name__ == "__main__":

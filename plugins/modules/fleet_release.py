@@ -6,12 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_release
-short_description: Remove the finalizers of all objects before the collection is uninstalled
+short_description: Hand a machine out, or remove all finalizers before the collection is uninstalled
 description:
   - GPUNodeClass, GPUNodePool and GPURequest objects with machines have a finalizer, so that a deleted object stays until its machines have
     ended. When no run comes any more, nothing would remove it. This module does, from every object of the cluster.
   - Fails while a machine has a claim, unless O(force=true).
   - Waits for the run in progress, because it would set finalizers again.
+  - With O(machine) it hands out that one machine instead. The machine runs on and its pods stay. The record store remembers its id, so that no
+    run changes or ends it any more. Labels, annotations and taints of ours leave its Node, name and stamp leave the machine as far as the
+    provider can change them, its line in the bill is closed, and its claim is removed. From then on its owner has to end it.
 version_added: 0.2.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -20,6 +23,10 @@ options:
     description: Remove the finalizers although machines have claims. The machines continue and are billed.
     type: bool
     default: false
+  machine:
+    description: Name of the machine to hand out. No finalizer is removed then.
+    type: str
+    version_added: 0.3.0
   lock_wait:
     description: Seconds to wait for another run to finish.
     type: int
@@ -30,7 +37,7 @@ extends_documentation_fragment:
   - tgp.gpu.claims
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes.no_diff
+  - tgp.gpu.attributes
   - tgp.gpu.attributes.controller
 """
 
@@ -47,7 +54,7 @@ objects:
   elements: str
   returned: success
 machines:
-  description: Machines that have a claim. Empty without O(force=true).
+  description: Machines that have a claim. Empty without O(force=true). With O(machine) it is the machine that was handed out.
   type: list
   elements: str
   returned: success
@@ -55,11 +62,13 @@ machines:
 
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.operations.moving.release_machine import release_machine
 from ..module_utils.operations.release_objects import release_run
 
 SPEC = dict(
     argument_spec=dict(
         force=dict(type="bool", default=False),
+        machine=dict(type="str"),
         lock_wait=dict(type="int", default=900),
         **FLEET_SPEC,
     ),
@@ -69,7 +78,7 @@ SPEC = dict(
 
 
 def run(task: Task) -> dict:
-    return release_run(task)
+    return release_machine(task) if task.params["machine"] else release_run(task)
 
 
 if __name__ == "__main__":

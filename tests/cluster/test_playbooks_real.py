@@ -209,6 +209,11 @@ UNUSED: dict[str, tuple[Right, ...]] = {
         *_each("delete", "nodes"),
         *_each("delete", "secrets", namespace=SYSTEM),
     ),
+    "no machine is moved in or out here; tests/contract/act/test_moving.py": (
+        *_each("get list patch", "nodes"),
+        Right("patch", "nodes/status"),
+        Right("get", "secrets", "", SPACE),
+    ),
     "no pool here has draDriver; tests/cluster/test_devices_real.py, tests/contract/act/test_devices.py": tuple(
         Right("list", kind, "resource.k8s.io") for kind in ("deviceclasses", "resourceclaims", "resourceslices")
     ),

@@ -25,13 +25,13 @@ WORDS = frozenset(
     {
         "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "bundle", "cache", "class", "clouds",
         "deep", "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
-        "gpu_test_timeout", "gpu_type", "history", "history_path", "image_arch", "image_bucket", "image_keep", "image_min_age",
-        "image_policy", "image_project", "image_protect", "image_source", "image_timeout", "interval", "lane", "lanes", "loop",
-        "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes", "older_than_days", "options", "path",
-        "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price", "reason", "refresh", "region", "render_to",
-        "rent", "replicas", "schematic_id", "since", "spot", "ssh_become", "ssh_config", "ssh_connection", "ssh_port",
-        "ssh_private_key", "ssh_timeout", "ssh_user", "state", "summary", "talos_version", "talosconfig", "time_zone", "to_store",
-        "until", "wait",
+        "gpu_test_timeout", "gpu_type", "history", "history_path", "id", "image_arch", "image_bucket", "image_keep",
+        "image_min_age", "image_policy", "image_project", "image_protect", "image_source", "image_timeout", "interval", "lane",
+        "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes",
+        "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price",
+        "reason", "refresh", "region", "render_to", "rent", "replicas", "schematic_id", "since", "spot", "ssh_become", "ssh_config",
+        "ssh_connection", "ssh_port", "ssh_private_key", "ssh_timeout", "ssh_user", "state", "summary", "talos_version",
+        "talosconfig", "time_zone", "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable

@@ -9,7 +9,7 @@ Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB
 
 from __future__ import annotations
 
-from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
+from .claims import Attempt, Claim, DamagedClaim, Deletion, HandedOut, Limits, Peer, Phase
 from .cluster import (
     AcceptanceTest,
     ContainerState,
@@ -114,6 +114,7 @@ __all__ = [
     "Limits",
     "Machine",
     "MadeToken",
+    "HandedOut",
     "Hub",
     "MeshChoice",
     "MeshKey",

@@ -213,3 +213,13 @@ class DamagedClaim:
     node_class: str = ""
     cloud: str = ""
     ids: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HandedOut:
+    """A machine that was handed out (L-48): it has no claim, and no run changes or ends it. ``name`` is what its claim was called."""
+
+    cloud: str
+    id: str
+    name: str
+    time: datetime

@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from .claims import Claim, DamagedClaim
+from .claims import Claim, DamagedClaim, HandedOut
 from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .devices import DynamicResources
 from .mesh import Device, MeshKey
@@ -101,6 +101,7 @@ class Observation:
     device_plugins: DevicePlugins | None = None  # None = not looked at
     dynamic: DynamicResources | None = None  # None = not looked at; ``nodes`` and ``pods`` hold what follows of it
     generations: tuple[str, ...] = ()  # of our record store, the current one first (planner/garbage_collection/ownership.py)
+    released: tuple[HandedOut, ...] = ()  # machines that were handed out (L-48)
     offers_read: bool = True  # False = no cloud was asked for its offers
     pauses: tuple[Pause, ...] = ()  # of the record beside the claims
     buffers: tuple[CapacityBuffer, ...] = ()  # where a pool serves them, and the mode asks for them

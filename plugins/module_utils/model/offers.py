@@ -79,9 +79,10 @@ class Capability:
     ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
     billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
     for people. ``login``: the SSH user of its Ubuntu images. ``node_quality``: what hosts of nodes must be where nobody says
-    anything else. ``user_data_stays``: its API and its machines show user data as long as a machine exists, so that it is emptied once the
-    machine has joined (``KeepsUserData`` of providers/base.py). ``off_costs_less``: a machine that powers itself off is billed less than
-    one that runs, so that a guard on it saves money (L-46).
+    anything else. ``restamps``: what of a machine that runs already can be changed, "name" and "marks"; empty: nothing, so that one that
+    was made by hand cannot be marked as ours (``Restamps`` of providers/base.py). ``user_data_stays``: its API and its machines show user data
+    as long as a machine exists, so that it is emptied once the machine has joined (``KeepsUserData`` there). ``off_costs_less``: a machine
+    that powers itself off is billed less than one that runs, so that a guard on it saves money (L-46).
     """
 
     cloud: str
@@ -106,6 +107,7 @@ class Capability:
     node_quality: Quality = Quality()
     user_data_stays: bool = False
     off_costs_less: bool = False
+    restamps: tuple[str, ...] = ()
 
     @property
     def terminal(self) -> frozenset[str]:

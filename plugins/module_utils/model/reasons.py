@@ -40,6 +40,7 @@ class Finding(enum.StrEnum):
 
     OBSERVED = "Observed"
     ADOPTED = "Adopted"
+    RELEASED = "Released"
     KEPT = "Kept"
     HELD = "Held"
     WAITING = "Waiting"

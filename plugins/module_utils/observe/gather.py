@@ -99,6 +99,7 @@ def gather(
         tokens_read = pool.submit(_tokens, context) if tokens else None
         dynamic_read = pool.submit(dynamic_resources, context.kube) if uses_dra(context) else None
         pauses_read = pool.submit(context.records.pauses)
+        released_read = pool.submit(context.records.released)
         spaces_read = pool.submit(labels_of_namespaces, context) if pods and context.settings.namespace_teams else None
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
@@ -109,6 +110,7 @@ def gather(
         dynamic = dynamic_read.result() if dynamic_read is not None else None
         made = tokens_read.result() if tokens_read is not None else None
         paused = _pauses(pauses_read.result, state_problems)
+        released = released_read.result()
     if dynamic is not None:
         translated = with_devices(nodes, all_pods or (), dynamic)
         nodes, all_pods = translated.nodes, None if all_pods is None else translated.pods
@@ -148,6 +150,7 @@ def gather(
         state_problems=state_problems,
         clock_offset=offset,
         clock_source=source,
+        released=released,
         offers_read=False,
         pauses=paused,
         namespaces=spaces_read.result() if spaces_read is not None else None,

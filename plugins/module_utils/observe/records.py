@@ -14,10 +14,22 @@ from ..core.clock import Clock, from_text, to_text
 from ..core.errors import ApiError, BadShape, InvalidInput, TgpError
 from ..kube import bootstrap_tokens
 from ..kube.bootstrap_tokens import Token
-from ..model import Claim, Instance, Ledger, MadeToken, Pause
+from ..model import Claim, HandedOut, Instance, Ledger, MadeToken, Pause
 from ..planner import pauses
 from ..planner.cost.cost import read_ledger
-from ..planner.garbage_collection.ownership import Owner, Ownership, Store, claimed, generations_of, owner_of, remembered
+from ..planner.garbage_collection.ownership import (
+    RELEASED,
+    Owner,
+    Ownership,
+    Store,
+    claimed,
+    generations_of,
+    ids_of,
+    owner_of,
+    read_released,
+    remembered,
+    written_released,
+)
 from ..planner.offers import launch_backoff
 from ..providers.registry import CAPABILITIES
 from ..store.records import ClaimStore
@@ -65,8 +77,8 @@ class Records:
         return list({**{claim.name: claim for claim in first}, **self._written}.values())
 
     def refresh(self) -> None:
-        """Read claims and tokens anew at their next use."""
-        self._once.forget("claims", "claimed")
+        """Read claims, what was handed out, and tokens anew at their next use."""
+        self._once.forget("claims", "claimed", "released", "released ids")
         self.tokens.refresh()
 
     # ---- states
@@ -121,11 +133,22 @@ class Records:
     def owner(self, instance: Instance) -> Owner:
         """Whose a machine is, by the records as they are now."""
         generations = self._once("generations", self.generations)
-        store = Store(self._cluster_id, generations, self._once("claimed", lambda: claimed(self.known_claims())))
+        known = self._once("claimed", lambda: claimed(self.known_claims()))
+        store = Store(self._cluster_id, generations, known, self._once("released ids", lambda: ids_of(self.released())))
         return owner_of(instance, CAPABILITIES.get(instance.cloud), store)
 
     def is_ours(self, instance: Instance) -> bool:
         return self.owner(instance).ownership is Ownership.OURS
+
+    def released(self) -> tuple[HandedOut, ...]:
+        """The machines that were handed out (L-48), read once. BadShape when their record is not understood, ApiError when it cannot be
+        read: then nobody can say whose a machine is."""
+        read: tuple[HandedOut, ...] = self._once("released", lambda: read_released(self._store.read_state(RELEASED)))
+        return read
+
+    def write_released(self, released: t.Iterable[HandedOut]) -> None:
+        self._store.write_state(RELEASED, written_released(released))
+        self._once.forget("released", "released ids")
 
     def pauses(self) -> tuple[Pause, ...]:
         """What is paused by the record (L-31), read now. BadShape when it is not understood, ApiError when it cannot be read."""

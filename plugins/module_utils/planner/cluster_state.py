@@ -36,7 +36,7 @@ from ..units.values import print_time
 from .claims import record
 from .claims.record import LIVE
 from .disruption.schedule import floor_of_now, hours
-from .garbage_collection.ownership import Owner, Ownership, Store, claimed, owner_of, ownership_of
+from .garbage_collection.ownership import Owner, Ownership, Store, claimed, ids_of, owner_of, ownership_of
 from .pauses import Pauses, sentence
 
 CONFIRM_EMPTY: t.Final = 30  # seconds after which a list without our machines is read again before it is believed
@@ -194,8 +194,14 @@ class Situation:
     @functools.cached_property
     def names_in_use(self) -> frozenset[str]:
         """Names of listed machines to which a Service or a mesh device of that name may belong: of all but those with another cluster's
-        stamp."""
-        return frozenset(instance.name for instance in self.listed() if not self.owner(instance).cluster)
+        stamp, and of those that were handed out."""
+        listed = frozenset(instance.name for instance in self.listed() if not self.owner(instance).cluster)
+        return listed | self.released_names
+
+    @functools.cached_property
+    def released_names(self) -> frozenset[str]:
+        """Names under which machines were ours that were handed out (L-48); their Nodes and devices still have them."""
+        return frozenset(released.name for released in self.seen.released)
 
     @property
     def unlisted(self) -> tuple[str, ...]:
@@ -220,7 +226,7 @@ class Situation:
     @functools.cached_property
     def store(self) -> Store:
         """The identity of the record store that this run works with."""
-        return Store(self.seen.cluster_id, self.seen.generations, claimed(self.claims))
+        return Store(self.seen.cluster_id, self.seen.generations, claimed(self.claims), ids_of(self.seen.released))
 
     def owner(self, instance: Instance) -> Owner:
         """Whose a machine is, and why (L-1a)."""
@@ -236,8 +242,13 @@ class Situation:
             return ""
         return (
             f"{claim.name}: {claim.cloud} {claim.instance_id} {self.owner(listed.by_id[claim.instance_id]).why}, so nothing is done "
-            "about it. If another cluster runs it, remove this claim; if it is yours, run adopt.yml."
+            f"about it. {self._remedy(listed.by_id[claim.instance_id], claim)}"
         )
+
+    def _remedy(self, instance: Instance, claim: Claim) -> str:
+        if (instance.cloud, instance.id) in self.store.released:
+            return f"Its release was cut off: run release.yml -e tgp_machine={claim.name} again."
+        return "If another cluster runs it, remove this claim; if it is yours, run adopt.yml."
 
     def elsewhere(self, claim: Claim) -> tuple[Instance, ...]:
         """Machines of the claim's name at other clouds than its own: made by a create call there that had been given up as lost."""

@@ -102,6 +102,15 @@ class KeepsUserData(Cloud, t.Protocol):
         ...
 
 
+class Restamps(Cloud, t.Protocol):
+    """A cloud with the fact ``restamps``."""
+
+    def restamp(self, instance_id: str, name: str, marks: t.Mapping[str, str]) -> None:
+        """Give a machine that runs this name and, instead of what it has of them, these marks of ours; empty: none. What others have written on
+        it stays. Only what the fact names is changed. The machine is not restarted. NotFound when it is gone."""
+        ...
+
+
 class NothingBeside:
     """For clouds whose machines leave nothing behind."""
 

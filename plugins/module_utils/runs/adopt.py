@@ -16,7 +16,7 @@ from ..core.task import Task
 from ..model import Observation
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
-from ..planner.garbage_collection.ownership import Store, claimed, owner_of
+from ..planner.garbage_collection.ownership import Store, claimed, ids_of, owner_of
 from ..providers.registry import CAPABILITIES
 from ..store.records import encode
 from ..store.run_lock import held
@@ -88,7 +88,7 @@ def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t
 
 
 def _look(context: Context, seen: Observation) -> _ForeignMachines:
-    store = Store(seen.cluster_id, seen.generations, claimed(seen.claims or ()))
+    store = Store(seen.cluster_id, seen.generations, claimed(seen.claims or ()), ids_of(seen.released))
     online = {device.hostname for device in seen.devices or () if device.online}
     machines = []
     for cloud, view in sorted(seen.clouds.items()):

@@ -10,6 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Restamps
 
 from sandbox.lagging import set_list_after
 
@@ -129,3 +130,37 @@ def test_unknown_settings_are_refused_by_name(stand: Stand) -> None:
         stand.cloud().launch(request)
     assert caught.value.reason == "invalid"
     assert stand.billed() == 0
+
+
+MARKS = {
+    "cluster": "0badcafe",
+    "generation": "0b6f3c1e-5d0a-4f0e-9a53-3f1d2c4b5a69",
+    "pool": "default/training",
+    "nonce": "tgp-0badcafe-x-00000",
+}
+
+
+def test_L48_a_machine_that_runs_is_marked_and_unmarked_as_far_as_its_cloud_can(stand: Stand) -> None:
+    """Twice the same is the same, it is not restarted, and an id of no machine is an error that changes nothing."""
+    cloud = stand.cloud()
+    made = cloud.launch(stand.request())
+    stand.wait_for(cloud, made, {InstanceState.RUNNING})
+    before = cloud.instance(made)
+    assert before is not None
+    if not cloud.facts.restamps:
+        assert stand.service in ("runpod", "webhook") and not hasattr(cloud, "restamp")
+        return
+    keeper, named, marked = t.cast(Restamps, cloud), "name" in cloud.facts.restamps, "marks" in cloud.facts.restamps
+    assert named or marked
+    for _twice in range(2):
+        keeper.restamp(made, "tgp-0badcafe-x-00000", MARKS)
+    seen = cloud.instance(made)
+    assert seen is not None and seen.state is InstanceState.RUNNING
+    assert seen.name == ("tgp-0badcafe-x-00000" if named else before.name)
+    assert dict(seen.marks) == (MARKS if marked else dict(before.marks))
+    keeper.restamp(made, "ex-tgp-0badcafe-x-00000", {})
+    seen = cloud.instance(made)
+    assert seen is not None and dict(seen.marks) == ({} if marked else dict(before.marks))
+    assert stand.billed() == 1
+    with pytest.raises(errors.TgpError):
+        keeper.restamp("0920582c7ff041399e34823a0be62549", "tgp-0badcafe-x-00000", MARKS)

@@ -37,7 +37,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     labels = node.labels if node is not None else {}
     origin = _origin(instance, labels, situation)
     capability = situation.capabilities.get(instance.cloud)
-    offer = _offer(instance, labels)
+    offer = offer_of(instance, labels)
     started = instance.created or (node.created if node else situation.now)
     claim = Claim(
         name=instance.name,
@@ -86,7 +86,7 @@ def _origin(instance: Instance, labels: t.Mapping[str, str], situation: Situatio
     return _Origin(pool, pool.key if pool else f"{NO_NAMESPACE}/{name or NO_NAMESPACE}", node_class)
 
 
-def _offer(instance: Instance, labels: t.Mapping[str, str]) -> Offer:
+def offer_of(instance: Instance, labels: t.Mapping[str, str]) -> Offer:
     """What was rented, as the cloud tells it of the machine, else as the labels do."""
     model = instance.model or labels.get(GPU_TYPE_LABEL, "")
     return Offer(

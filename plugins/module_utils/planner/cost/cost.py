@@ -254,6 +254,8 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
     running, interrupted = claim.running_since, claim.interrupted_at
     if capability is not None and not capability.bills_boot:
         reported = instance.running_since
+        if reported is not None and claim.adopted is not None and claim.launch_started is not None:
+            reported = max(reported, claim.launch_started)  # what it cost before it was ours is not on our bill
         exact = instance.state is InstanceState.RUNNING  # else a bound, for a claim that knows nothing better
         if reported is not None and (running is None or (exact and reported < running - _INEXACT)):
             running = reported

@@ -261,7 +261,7 @@ def remove_nodes(draft: Draft) -> None:
     """O7: Nodes of ours without claim and machine go once they are not Ready for long enough. O8: a Ready one is reported."""
     situation = draft.situation
     claimed = {settled.claim.node_name or name for name, settled in draft.settled.items()} | set(draft.settled)
-    claimed |= set(situation.damaged)
+    claimed |= set(situation.damaged) | situation.released_names
     ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Ownership.OURS]
     due: list[Node] = []
     for node in ours:

@@ -10,10 +10,11 @@ import dataclasses
 import enum
 import typing as t
 
-from ...core.errors import InvalidInput
-from ...model import Capability, Claim, Instance
+from ...core.errors import BadShape, InvalidInput
+from ...model import Capability, Claim, HandedOut, Instance
 from ...model.labels import CLUSTER_LABEL, GENERATION_LABEL
 from ...model.names import PATTERN
+from ...units.values import parse_time, print_time
 
 CLUSTER_MARKS = (CLUSTER_LABEL, "tgp:cluster", "cluster")
 PREFIX = "tgp-"  # of the names of our machines
@@ -38,12 +39,13 @@ class Proof(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Store:
-    """What a record store says of itself: the cluster it belongs to, its generations (new machines are stamped with the first), and the
-    machines that its claims know, as (cloud, id)."""
+    """What a record store says of itself: the cluster it belongs to, its generations (new machines are stamped with the first), the machines
+    that its claims know, and those that it handed out (L-48), as (cloud, id)."""
 
     cluster_id: str
     generations: tuple[str, ...] = ()
     claimed: frozenset[tuple[str, str]] = frozenset()
+    released: frozenset[tuple[str, str]] = frozenset()
 
 
 class Owner(t.NamedTuple):
@@ -66,14 +68,22 @@ def claimed(claims: t.Iterable[Claim]) -> frozenset[tuple[str, str]]:
     return frozenset(pairs)
 
 
+def ids_of(released: t.Iterable[HandedOut]) -> frozenset[tuple[str, str]]:
+    """The (cloud, id) of machines that were handed out."""
+    return frozenset((one.cloud, one.id) for one in released)
+
+
 def owner_of(instance: Instance, capability: Capability | None, store: Store) -> Owner:
     """Ours by stamp, else by a claim for its id, else (where no stamp is possible) by name. A stamp that contradicts wins over all.
 
-    Stamps without a generation are those of version 0.1: such a machine is ours while a claim for its id is in this store."""
+    What was handed out is not ours any more, whatever it carries. Stamps without a generation are those of version 0.1: such a machine is ours
+    while a claim for its id is in this store."""
     named = ownership_of(instance.name, store.cluster_id)
     is_claimed = (instance.cloud, instance.id) in store.claimed
     if named is not Ownership.OURS and not is_claimed:
         return Owner(named, why="belongs to another cluster" if named is Ownership.FOREIGN else "")
+    if (instance.cloud, instance.id) in store.released:
+        return Owner(Ownership.FOREIGN, why="was handed out with release.yml")
     cluster, generation = _mark(instance, CLUSTER_MARKS), _mark(instance, GENERATION_MARKS)
     if cluster and cluster != store.cluster_id:
         return Owner(Ownership.FOREIGN, why=f"carries the stamp of cluster {cluster}", cluster=cluster)
@@ -91,6 +101,11 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
         return Owner(Ownership.OURS, Proof.STAMP)
     missing = "no generation in its stamp" if cluster else "no stamp of ours"
     return Owner(Ownership.FOREIGN, why=f"has a name of this cluster, {missing} and no claim")
+
+
+def stamp_of(instance: Instance) -> tuple[str, str]:
+    """The cluster and the generation that a machine is stamped with, whatever it is called; empty where it has no stamp."""
+    return _mark(instance, CLUSTER_MARKS), _mark(instance, GENERATION_MARKS)
 
 
 def made_here(instance: Instance, capability: Capability, *, recorded: bool = False) -> bool:
@@ -131,3 +146,36 @@ def ownership_of(name: str, cluster_id: str) -> Ownership:
     if match is None:
         return Ownership.UNRELATED
     return Ownership.OURS if match["cluster"] == cluster_id else Ownership.FOREIGN
+
+
+# ---- what was handed out (L-48)
+
+RELEASED = "released"  # the record of machines that were handed out
+
+
+def read_released(state: t.Mapping[str, t.Any]) -> tuple[HandedOut, ...]:
+    """The machines of the record. BadShape when one of them is not understood."""
+    found = []
+    for key, entry in sorted(state.items()):
+        cloud, _slash, instance_id = key.partition("/")
+        try:
+            found.append(HandedOut(cloud, _text(instance_id), _text(entry["name"]), parse_time(entry["time"])))
+        except (InvalidInput, KeyError, TypeError, ValueError):
+            raise BadShape(
+                f"The record tgp-state-{RELEASED} beside the claims is not understood at {key!r}, so nobody can say which machines are ours.",
+                remedy='Repair it: {"<provider>/<id>": {"name": …, "time": …}} for each machine that release.yml handed out.',
+                service="claims",
+                record=RELEASED,
+            ) from None
+    return tuple(found)
+
+
+def _text(value: t.Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(value)
+    return value
+
+
+def written_released(released: t.Iterable[HandedOut]) -> dict[str, t.Any]:
+    """The record of these machines."""
+    return {f"{one.cloud}/{one.id}": {"name": one.name, "time": print_time(one.time)} for one in released}

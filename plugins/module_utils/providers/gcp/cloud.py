@@ -44,7 +44,7 @@ from .machine_types import (
     with_attached,
 )
 from .prices import AS_OF, PriceTable, age_warning
-from .records import identity_of, to_instance
+from .records import identity_of, labels_of, to_instance, without_marks
 from .service_account import read_service_account
 
 if t.TYPE_CHECKING:
@@ -62,6 +62,7 @@ FACTS = Capability(
     created_time=True,
     user_data_limit=USER_DATA_LIMIT,
     user_data_stays=True,
+    restamps=("marks",),  # a name is for ever
     registration_timeout=1200,
     list_delay=60,
     states={
@@ -334,6 +335,26 @@ class GcpCloud:
                     raise
                 continue
             if failure is not None:
+                raise failure
+            return
+
+    def restamp(self, instance_id: str, name: str, marks: t.Mapping[str, str]) -> None:
+        """Labels are written as a whole, with the fingerprint of what was read."""
+        path = _path(instance_id)
+        if not path:
+            raise errors.InvalidInput(f"gcp: {instance_id!r} is not an id of an instance.")
+        zone, call = instance_id.partition("/")[0], "POST setLabels"
+        for tried in range(1, _TRIES + 1):
+            entry = self._calls.send("GET", path)
+            have = self._api.expect(entry.get("labels") or {}, dict, "GET of an instance", "labels")
+            body = {"labels": {**without_marks(have), **labels_of(marks)}, "labelFingerprint": entry.get("labelFingerprint")}
+            try:
+                operation = self._calls.send("POST", f"{path}/setLabels", json=body, idempotent=True)
+            except errors.Conflict:
+                if tried == _TRIES:
+                    raise
+                continue
+            if (failure := self._calls.follow(operation, zone, call, _FOLLOWED)) is not None:
                 raise failure
             return
 

@@ -62,6 +62,11 @@ def marks_of(labels: t.Any) -> dict[str, str]:
     return marks
 
 
+def without_marks(labels: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The labels that are not ours."""
+    return {key: value for key, value in labels.items() if not str(key).startswith(_PREFIX) or key == MANAGED}
+
+
 def type_and_gpus(entry: t.Mapping[str, t.Any]) -> tuple[str, str, int | None]:
     """How a machine would be offered, its canonical model, and how many GPUs it has, as it says itself."""
     name = last(entry.get("machineType"))

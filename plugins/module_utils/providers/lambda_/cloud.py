@@ -16,7 +16,7 @@ import typing as t
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api
+from ...core.http import Api, path_segment
 from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...model.labels import PREFIX
@@ -65,6 +65,7 @@ FACTS = Capability(
     credential_env=("LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY"),
     lane_reason="its machines boot stock Ubuntu; no image, ISO or network boot of one's own",
     login="ubuntu",
+    restamps=("name",),  # tags can be set at launch only
 )
 SETTINGS: dict[str, dict[str, t.Any]] = {
     "sshKey": {"type": "string", "minLength": 1, "description": "name of an SSH key of the account"},
@@ -257,6 +258,13 @@ class LambdaCloud(NothingBeside):
             if error.code == _AGAIN and self._is_ending(instance_id):
                 return
             raise
+        self._api.expect(self._api.expect(answer.json, dict, operation).get("data"), dict, operation, "data")
+
+    def restamp(self, instance_id: str, name: str, marks: t.Mapping[str, str]) -> None:
+        operation = "POST instance"
+        answer = self._api.call(
+            "POST", f"{_API}/instances/{path_segment(instance_id, 'instance id')}", json={"name": name}, idempotent=True
+        )
         self._api.expect(self._api.expect(answer.json, dict, operation).get("data"), dict, operation, "data")
 
     def _is_ending(self, instance_id: str) -> bool:

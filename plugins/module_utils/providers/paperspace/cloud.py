@@ -16,7 +16,7 @@ import typing as t
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api
+from ...core.http import Api, path_segment
 from ...model import Capability, Carrier, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...planner.offers import gpu_models
 from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option
@@ -54,6 +54,7 @@ FACTS = Capability(
     credential_env=("PAPERSPACE_API_KEY",),
     lane_reason="its machines boot stock templates and run a startup script; no image or network boot of one's own",
     login="paperspace",
+    restamps=("name",),
 )
 _CREATE_TIMEOUT = 120.0
 _STOP_POLL, _STOP_POLLS = 5.0, 36
@@ -217,6 +218,11 @@ class PaperspaceCloud:
             service="paperspace",
             status=refusal.status,
         )
+
+    def restamp(self, instance_id: str, name: str, marks: t.Mapping[str, str]) -> None:
+        path = f"/machines/{path_segment(instance_id, 'instance id')}"
+        answer = self._calls.send("PUT", path, json={"name": name}, idempotent=True)
+        self._calls.api.expect(answer.json, dict, f"PUT {path}")
 
     def _stop(self, path: str) -> None:
         try:

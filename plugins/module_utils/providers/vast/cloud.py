@@ -53,6 +53,7 @@ FACTS = Capability(
     list_delay=60,
     billed_until_gone=False,  # deleting an instance ends all its charges
     bills_boot=False,  # the disk from the start, the GPUs while it runs
+    restamps=("name",),  # its label; the variables stay as they were
     states={
         "created": StateFacts(InstanceState.PENDING, True),
         "loading": StateFacts(InstanceState.PENDING, True),
@@ -254,6 +255,13 @@ class VastCloud(NothingBeside):
                 return
             raise
         self._api.http.expect(answer.get("success"), bool, f"DELETE {path}", "success")
+
+    def restamp(self, instance_id: str, name: str, marks: t.Mapping[str, str]) -> None:
+        if not _NUMBER.fullmatch(instance_id):
+            raise errors.InvalidInput(f"vast: {instance_id!r} is not an id of an instance.")
+        path = _INSTANCE.format(instance_id)
+        answer = self._api.repeat("PUT", path, json={"label": name})
+        self._api.http.expect(answer.get("success"), bool, f"PUT {path}", "success")
 
 
 def _connect(wanted: Wanted) -> Cloud:

@@ -27,7 +27,7 @@ from .firewall import Firewall
 from .images import VultrImages
 from .launch import DEFAULT_OS, SETTINGS, USER_DATA_LIMIT, check_request, invalid, machine_body, outcome
 from .plans import REGIONS, gpus_of, has_gpus, is_wanted, model_of, price_in, read_plan, refusal, to_offers
-from .records import hide_secrets, to_instance
+from .records import hide_secrets, is_mark, tags_of, to_instance
 
 if t.TYPE_CHECKING:
     import httpx
@@ -42,6 +42,7 @@ FACTS = Capability(
     created_time=True,
     user_data_limit=USER_DATA_LIMIT,
     user_data_stays=True,
+    restamps=("name", "marks"),
     registration_timeout=1800,
     list_delay=60,
     billing_granularity=3600,
@@ -252,6 +253,13 @@ class VultrCloud:
         except errors.NotFound as error:
             if not is_absent(error):
                 raise
+
+    def restamp(self, instance_id: str, name: str, marks: t.Mapping[str, str]) -> None:
+        """Tags are written as a whole, so they are read right before."""
+        path = self._path(instance_id)
+        tags = self._calls.get(path, dict, "instance").get("tags") or []
+        kept = [tag for tag in self._api.expect(tags, list, "GET /instances/{id}", "tags") if not is_mark(tag)]
+        self._calls.send("PATCH", path, json={"label": name, "tags": [*kept, *tags_of(marks)]}, idempotent=True)
 
     def extras(self) -> list[Extra]:
         return self._firewall.unused()

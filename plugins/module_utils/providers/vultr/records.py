@@ -84,6 +84,11 @@ def tags_of(marks: t.Mapping[str, str]) -> list[str]:
     return [f"tgp:{re.sub(r'[^a-z0-9-]', '-', key.lower())}={value}" for key, value in sorted(marks.items())]
 
 
+def is_mark(tag: t.Any) -> bool:
+    """Whether a tag is one of ours."""
+    return isinstance(tag, str) and _TAG.fullmatch(tag) is not None
+
+
 def _marks(tags: t.Any) -> dict[str, str]:
     """Tags of other forms are no marks of ours."""
     found = [_TAG.fullmatch(tag) for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []

@@ -127,7 +127,7 @@ class ImageFactory:
         number = self.api.expect(body.get("id"), str, operation, "id")
         text = body.get("schematic")
         if not _ID.fullmatch(number):
-            raise self.api.bad_shape(operation, "id is not 64 hex digits")
+            raise self.api.bad_shape(operation, "its id must be 64 hex digits")
         wanted = computed(schematic)
         if wanted is not None and wanted != number:
             written = "\n".join(["", "It wrote:", text]) if isinstance(text, str) else ""
