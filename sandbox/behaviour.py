@@ -32,6 +32,7 @@ KINDS: dict[str, str] = {
     "disk_too_small": "its root disk has only `gib` GiB free",
     "clock_skew": "its clock is `seconds` behind, and nothing sets it right: beyond thirty days no certificate counts as valid yet",
     "blocked": "it has no way to `port` of the control plane: 6443, or 50001 for Talos",
+    "cut_off": "`seconds` after its boot began it has no way to the control plane any more, and its kubelet falls silent",
     "wrong_ca": "the API server shows it a certificate of another authority, as something that looks into TLS does",
     "other_kubelet": "its image brings a kubelet of `version`; newer than the API server it gets no further than its Node",
     "own_label": "its configuration carries `label` besides, as an image of somebody's own may",
@@ -80,7 +81,7 @@ class Behaviour:
             whole = key in ("skip", "times", "gpus", "gib", "port")
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{key} should be {'a whole number' if whole else 'a number'} of zero or more, not {value!r}")
-        if rule["kind"] in (*ENDINGS, "clock_skew", "plugin_late", "slow_pull") and "seconds" not in rule:
+        if rule["kind"] in (*ENDINGS, "clock_skew", "plugin_late", "slow_pull", "cut_off") and "seconds" not in rule:
             raise ValueError(f"{rule['kind']} needs `seconds`")
         if rule["kind"] == "blocked" and rule.get("port", 6443) not in PORTS:
             raise ValueError("port should be 6443 or 50001")

@@ -10,6 +10,7 @@ with (/etc/tgp/node.env and its neighbours). The program itself must be there, b
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import re
 import shlex
@@ -21,6 +22,7 @@ import yaml
 from . import payload as p
 from .bootstrap_words import STEPS
 from .carriers import unpack
+from .guard import guard_of
 from .hub import Tunnel, public_key, tunnel_of
 
 _HOME = "/etc/tgp/"
@@ -57,7 +59,8 @@ def read_cloud_init(text: str, environment: t.Mapping[str, str] | None = None) -
     if not any(_starts_program(command, files) for command in commands):
         raise p.Refused("bootstrap", f"cloud-init is done; nothing starts {PROGRAM}")
     try:
-        return _intent({path: content for path, (content, _mode) in files.items()})
+        contents = {path: content for path, (content, _mode) in files.items()}
+        return dataclasses.replace(_intent(contents), guard=guard_of(files, commands, _settings(contents[_HOME + "node.env"])))
     except p.Refused as refusal:
         refusal.program = program  # it runs, and says itself why it ends
         raise

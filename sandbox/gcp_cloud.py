@@ -28,7 +28,7 @@ from .gcp_catalogue import (
     type_form,
 )
 from .gcp_images import image_routes
-from .gcp_instances import end_overdue, instance_routes, operation_form, shown_operation, taken, usage
+from .gcp_instances import disk_hour, end_overdue, instance_routes, operation_form, shown_operation, taken, usage
 from .gcp_storage import storage_routes
 from .world import World
 
@@ -44,6 +44,7 @@ def app(world: World) -> flask.Flask:
     service = flask.Flask("gcp")
     service.json.sort_keys = False  # type: ignore[attr-defined]
     world.on_taken["gcp"] = lambda machine: taken(world, account, machine)
+    world.on_shutdown["gcp"] = lambda machine: world.halt(machine, disk_hour(machine))
 
     @service.errorhandler(Refused)
     def refuse(error: Refused) -> tuple[t.Any, int]:

@@ -103,6 +103,18 @@ class Surroundings(abc.ABC):
             self.world.clock.wake()
             self.silence(machine)
 
+    def shut_down(self, machine: Machine) -> None:
+        """Its own system powers it off. ``on_shutdown`` says what its cloud makes of that; without a word it is shown as before and billed."""
+        act = self.world.on_shutdown.get(machine.cloud)
+        if machine.cloud == "webhook":
+            self.world.power_off(machine)
+        elif act is not None:
+            act(machine)
+        else:
+            with self.world.lock:
+                machine.details["struck"] = machine.boots
+            self.silence(machine)
+
     def _leave_list(self, machine: Machine, moment: float) -> None:
         try:
             self.world.clock.sleep(_PREEMPTED_SECONDS, moment)

@@ -37,6 +37,7 @@ def app(world: World) -> flask.Flask:
     account = Account.of(world)
     power = Power(world, account)
     world.on_taken["paperspace"] = power.taken
+    world.on_shutdown["paperspace"] = power.stop
     with world.lock:
         world.secrets.setdefault("PAPERSPACE_API_KEY", f"sandbox{world.random.getrandbits(128):032x}")
     service = flask.Flask("paperspace")

@@ -15,6 +15,7 @@ import typing as t
 
 import yaml
 
+from .guard import Guard
 from .hub import Tunnel
 
 TALOS, UBUNTU = "talos", "ubuntu"
@@ -88,6 +89,7 @@ class Intent:
     program: str = ""
     steps: tuple[str, ...] = ()
     csr_seconds: float = 600.0
+    guard: Guard | None = None
 
 
 def up_flags(words: t.Sequence[str]) -> dict[str, t.Any]:

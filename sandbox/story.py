@@ -16,7 +16,7 @@ import ipaddress
 import math
 import typing as t
 
-from . import device_plugin, kubelet, payload, payload_reader
+from . import device_plugin, guard, kubelet, payload, payload_reader
 from .bootstrap_words import ONCE, BootstrapWords
 from .cluster import Client, Cluster, KubeError
 from .hub import KEEPALIVE, Tunnel
@@ -274,8 +274,33 @@ class Story(Obstacles):
             if not intent.labels_at_registration:
                 self._late_labels(client, intent)
             self._workload(client, intent)
+            self._keep_watch(client, intent)
         finally:
             client.close()
+
+    def _keep_watch(self, client: Client, intent: Intent) -> None:
+        """The guard's timer, until the machine ends. A clock that is moved fires it as often as it would have fired meanwhile."""
+        machine, cut = self._machine, self._parts.get("cut_off")
+        watch = guard.Watch(intent.guard) if intent.guard is not None else None
+        if watch is None and cut is None:
+            return
+        away = machine.began + cut.seconds if cut is not None and machine.began is not None else math.inf
+        while True:
+            self._pause(min(guard.EVERY, max(away - self._due, 0.0)) if watch is None else guard.EVERY, stretched=False)
+            gone = self._due >= away
+            if gone and self._all.kubelets is not None:
+                self._all.kubelets.silence(intent.node_name)
+            if watch is None:
+                return
+            why = watch.check(client, away=gone)
+            if why == "controller":
+                guard.cordon(client, intent.node_name)
+            with self._world.lock:
+                machine.details["guard_checks"] = machine.details.get("guard_checks", 0) + 1
+            if why:
+                self._note("guard", f"powers off: nothing from the {why}")
+                self._all.shut_down(machine)
+                raise Over
 
     def _certificate(self, cluster: Cluster, intent: Intent) -> tuple[str, str]:
         """Bootstrap: ask, wait for the approval, take the certificate. A kubelet asks on and on; the bootstrap program waits for so long,

@@ -24,8 +24,9 @@ _PROVISIONING = 0.15  # part of the boot time in which the status is null, and a
 
 
 def prepare(world: World) -> None:
-    """What happens to a machine of this cloud that is taken back."""
+    """What happens to a machine of this cloud that is taken back, or powers itself off."""
     world.on_taken["vast"] = lambda machine: interrupt(world, machine)
+    world.on_shutdown["vast"] = lambda machine: stop(world, machine, intended="stopped")
 
 
 def disk_rate(machine: Machine) -> Decimal:

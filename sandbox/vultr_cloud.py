@@ -18,7 +18,7 @@ import flask
 
 from .vultr_account import ACLS, Account, Group, Refused, Snapshot, moment, new_id, page
 from .vultr_catalogue import PLANS, REGIONS, SCENARIO_KEYS, plan_form, region_forms, system_forms, vultr_offer
-from .vultr_instances import instance_routes, taken
+from .vultr_instances import instance_routes, shut_down, taken
 from .world import World
 
 __all__ = ["SCENARIO_KEYS", "app", "vultr_offer"]
@@ -32,6 +32,7 @@ def app(world: World) -> flask.Flask:
     service = flask.Flask("vultr")
     service.json.sort_keys = False  # type: ignore[attr-defined]
     world.on_taken["vultr"] = lambda machine: taken(world, machine)
+    world.on_shutdown["vultr"] = lambda machine: shut_down(world, machine)
 
     def authorised() -> bool:
         return flask.request.headers.get("Authorization", "") == f"Bearer {world.secrets['VULTR_API_KEY']}"

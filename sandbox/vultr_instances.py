@@ -259,6 +259,14 @@ def instance_form(world: World, machine: Machine, account: Account) -> dict[str,
 # ---- its end
 
 
+def shut_down(world: World, machine: Machine) -> None:
+    """Its own system powers it off. It is billed on."""
+    with world.lock:
+        machine.state = "stopped"
+    world.clock.wake()
+    world.on_end(machine)
+
+
 def taken(world: World, machine: Machine) -> None:
     """Vultr takes it away: there is no notice and no word for it, it is just not there any more."""
     with world.lock:

@@ -144,7 +144,8 @@ class World:
     ``on_boot`` is called (in a thread of its own) with each machine that starts to boot, ``on_end`` with each that ends or loses power;
     life.py sets both. ``secrets`` are the credentials the emulators accept, by the names of the environment file
     (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID ...). ``rate_limits`` False lets clients call as fast as they like. ``on_taken`` says by cloud what
-    happens to a machine that the cloud takes back; without a word for it the machine ends.
+    happens to a machine that the cloud takes back; without a word for it the machine ends. ``on_shutdown``: what
+    happens to one whose own system powers it off.
     """
 
     def __init__(self, clock: SimClock | None = None, seed: int = 0) -> None:
@@ -161,6 +162,7 @@ class World:
         self.on_boot: t.Callable[[Machine], None] = lambda machine: None
         self.on_end: t.Callable[[Machine], None] = lambda machine: None
         self.on_taken: dict[str, t.Callable[[Machine], None]] = {}
+        self.on_shutdown: dict[str, t.Callable[[Machine], object]] = {}
 
     @property
     def tailnet(self) -> Tailnet:

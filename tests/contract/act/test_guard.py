@@ -5,13 +5,23 @@
 
 from __future__ import annotations
 
+import copy
+import re
+import typing as t
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
+from sandbox.world import Machine
+
 from .rig import Rig
+from .test_gcp import build_gcp
+from .test_spot import OFFERS as HOSTS
+from .test_spot import Build, only
+from .test_vultr import build_vultr
 
 ROOT = Path(__file__).resolve().parents[3]
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/tgp-system"
@@ -38,3 +48,85 @@ def test_L46_without_the_binding_no_machine_is_rented_whose_guard_could_not_read
 def test_L46_a_machine_that_costs_the_same_when_it_is_off_gets_no_guard_without_a_word(rig: Rig) -> None:
     rig.provision()
     assert rig.machine().cloud == "lambda" and "tgp-guard" not in (rig.machine().payload or "")
+
+
+# ---- the controller vanishes: hour by hour, and the bill (the table of docs/how_to/without_controller.md)
+
+HOUR = 3600.0
+OF_CLOUD: dict[str, t.Callable[[Build], Rig]] = {
+    "gcp": lambda build: build_gcp(build, "kubelet"),
+    "vultr": lambda build: build_vultr(build, "kubelet"),
+    "vast": lambda build: only(build(**{"lambda": [], "machines": [], "vast": {"offers": copy.deepcopy(HOSTS)}}), "vast"),
+    "paperspace": lambda build: only(
+        build(**{"lambda": [], "machines": [], "paperspace": {"offers": [{"type": "A4000", "region": "ny2", "stock": 1}]}}),
+        "paperspace",
+    ),
+    "lambda": lambda build: only(build(), "lambda"),
+}
+
+
+def documented(cloud: str, way: str) -> tuple[str, Decimal, Decimal]:
+    """What the table says: off or on, the bill, and that of a machine that runs on."""
+    page = (ROOT / "docs/how_to/without_controller.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^\| `{cloud}` \| {way} \| (\w+) \| \$([\d.]+) of \$([\d.]+) \|$", page, re.MULTILINE)
+    return found[0], Decimal(found[1]), Decimal(found[2])
+
+
+def pass_hours(rig: Rig, machine: Machine, hours: int) -> None:
+    """Time passes without a run. Every firing of the guard's timer that was due has taken place, unless the machine is off."""
+    for _hour in range(hours):
+        rig.advance(HOUR)
+        if machine.details["guarded"]:
+            rig.until(lambda: is_off(machine) or settled(rig, machine), "the guard has looked")
+
+
+def is_off(machine: Machine) -> bool:
+    return machine.state == "stopped" or machine.details.get("struck") == machine.boots
+
+
+def is_ready(rig: Rig, machine: Machine) -> bool:
+    conditions = rig.nodes()[machine.name]["status"]["conditions"]
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+
+
+def settled(rig: Rig, machine: Machine) -> bool:
+    due = (rig.clock.seconds() - machine.details["joined"]) // 600
+    return bool(machine.details.get("guard_checks", 0) >= due - 1)
+
+
+@pytest.mark.parametrize("cloud", OF_CLOUD)
+@pytest.mark.parametrize("way", ["cut off", "controller"])
+def test_L46_the_controller_vanishes(build: Build, cloud: str, way: str) -> None:
+    rig = OF_CLOUD[cloud](build)
+    if way == "controller":
+        rig.demo_class["guard"] = {"silentFor": "Never", "controllerSilentFor": "24h"}
+        rig.kube("POST", "/api/v1/namespaces", {"metadata": {"name": "tgp-system"}})
+        for manifest in yaml.safe_load_all((ROOT / "files" / "guard.yml").read_text()):
+            rig.kube("POST", KINDS[manifest["kind"]], manifest)
+    else:
+        rig.behave("cut_off", seconds=HOUR)
+    rig.provision()
+    machine = rig.machine()
+    machine.details["joined"] = rig.clock.seconds()
+    rig.pod(machine.name)
+    guarded = machine.details["guarded"] = way == "controller" or cloud in ("gcp", "paperspace", "vast")
+    pass_hours(rig, machine, 23)
+    assert not is_off(machine)
+    pass_hours(rig, machine, 3)
+    assert is_off(machine) is guarded
+    before = machine.cost(rig.clock.now())
+    pass_hours(rig, machine, 24)
+    after = machine.cost(rig.clock.now()) - before
+    whole = machine.price_hour * 24
+    stays, bill, running = documented(cloud, way)
+    assert (stays, running) == ("off" if guarded else "on", round(whole, 2)) and abs(bill - after) < Decimal("0.02")
+    saves = guarded and cloud in ("gcp", "paperspace", "vast")
+    assert (after < whole / 4) if saves else (abs(after - whole) < whole / 20), (after, whole)
+    node = rig.nodes()[machine.name]
+    marked = "tgp.io/powered-off" in (node["metadata"].get("annotations") or {})
+    assert (marked, node["spec"].get("unschedulable", False)) == ((True, True) if way == "controller" else (False, False))
+    if guarded:
+        rig.until(lambda: not is_ready(rig, machine), "the cluster notices")
+    rig.reap()
+    if saves or (guarded and cloud == "vultr"):
+        rig.until(lambda: machine.ended is not None, "the next run deletes it", 10)

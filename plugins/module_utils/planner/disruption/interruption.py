@@ -9,6 +9,7 @@ import datetime as dt
 import typing as t
 
 from ...model import InstanceState
+from ...model.labels import POWERED_OFF_ANNOTATION
 from ...model.reasons import ActionKind, Reason
 from ...units.values import print_time
 from ..claim_sync import Settled
@@ -82,10 +83,17 @@ def given_up(draft: Draft) -> None:
         else:
             due.append((settled, Reason.INSTANCE_GONE, text))
     total = sum(1 for claim in situation.claims if claim.instance_id)
-    if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(due), total):
-        return
+    unmarked = [entry for entry in due if not _powered_itself_off(entry[0])]
+    if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(unmarked), total):
+        due = [entry for entry in due if entry not in unmarked]
     for settled, reason, detail in due:
         draft.destroy(settled.claim, reason, detail)
+
+
+def _powered_itself_off(settled: Settled) -> bool:
+    """Whether its Node says so (L-46): with the cloud's word that is a second witness, so many of them are no wrong reading."""
+    node = settled.node or settled.stale_node
+    return node is not None and POWERED_OFF_ANNOTATION in node.annotations
 
 
 def merged(seen: t.Mapping[str, dt.datetime], lost: t.Mapping[str, dt.datetime]) -> dict[str, dt.datetime]:
