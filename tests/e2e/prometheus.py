@@ -130,6 +130,12 @@ class Monitoring:
         ]
         return {labels: float(value) for labels, value in named}
 
+    def course(self, query: str, began: float) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """The results of a query for each second since ``began``: labels, and moments with values."""
+        asked = {"query": query, "start": began, "end": time.time(), "step": "1"}
+        answer = self._client.get("/api/v1/query_range", params=asked).raise_for_status().json()["data"]["result"]
+        return [(one["metric"], [(float(when), float(value)) for when, value in one["values"]]) for one in answer]
+
     def becomes(self, query: str, wanted: float) -> None:
         """Wait until the next scrapes have it."""
         self.until(

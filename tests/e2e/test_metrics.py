@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import signal
+import time
 import typing as t
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +22,7 @@ from sandbox.running import ROOT
 from tests.fixtures.demo import demo_documents
 
 from .box import Sandbox, bill, by_name
+from .panel_picture import draw
 from .panels import EXPECTED, ORPHAN, SHOWN, SILENT, Truth, queries, wrong
 from .prometheus import RULES, Monitoring, promtool
 
@@ -71,7 +74,8 @@ class Story:
     """``seen``: what Prometheus and the alerts say; ``sandbox``: the truth."""
 
     def __init__(self, sandbox: Sandbox, seen: Monitoring, folder: Path) -> None:
-        self.sandbox, self.seen, self._folder = sandbox, seen, folder
+        self.sandbox, self.seen, self.folder = sandbox, seen, folder
+        self.began = time.time()
         self.environment: dict[str, str | None] = {
             "TGP_METRICS_FILE": str(seen.file),
             "TGP_METRICS_PUSH_URL": seen.gateway,
@@ -86,7 +90,7 @@ class Story:
         self.documents = self._written("pools.yml", documents)
 
     def _written(self, name: str, documents: list[dict[str, t.Any]]) -> Path:
-        path = self._folder / "documents" / name
+        path = self.folder / "documents" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(yaml.safe_dump_all(documents))
         return path
@@ -215,9 +219,18 @@ def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(sto
         seen.until(lambda: seen.firing() == set(), f"all is well again: {seen.firing()}")
         loop.process.send_signal(signal.SIGTERM)
         assert loop.finish(60).rc == 0
+        drawn(story)
     finally:
         loop.kill()
     assert seen.fired[0] == "TgpMetricsAbsent" and len(seen.fired) == 10, seen.fired
+
+
+def drawn(story: Story) -> None:
+    """The picture of what the panels showed; in the file that TGP_PANELS_PICTURE names, else in the folder of the test."""
+    path = Path(os.environ.get("TGP_PANELS_PICTURE") or story.folder / "panels.png")
+    panels = draw(story.seen, "file", story.began, path)
+    assert {panel for panel, (moment, _expected) in EXPECTED.items() if moment != "loop"} <= set(panels)
+    assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 20_000
 
 
 def _pod_that_fits_nowhere(sandbox: Sandbox) -> None:

@@ -84,7 +84,7 @@ def source(word: str, variables: t.Container[str], extra: t.Container[str], *, e
 
 def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
     """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are ignored, and so are those that AWX
-    gives each of its jobs: they cannot be told from those of the role awx."""
+    gives each of its jobs: they cannot be distinguished from those of the role awx."""
     problems, old = [], []
     names = [f"{PREFIX}{word}" for word in words]
     for name in sorted(extra):
