@@ -21,7 +21,7 @@ from sandbox import lagging
 from sandbox.faults import Fault
 
 from ..contract.act.rig import secret_of
-from . import agents, modules, objects, pauses, sources, strangers, switches, trials, workloads
+from . import agents, modules, objects, pauses, queues, sources, strangers, switches, trials, workloads
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -232,6 +232,9 @@ def _change(stage: Stage, rest: str) -> None:
     if key == "acceptance":
         trials.ask(stage)
         return
+    if key == queues.PRE_PULL:
+        queues.pull(stage, value)
+        return
     spec = stage.training.setdefault("disruption", {}) if key in ("expireAfter", "gpuLossPolicy") else stage.training
     spec[key] = agents.entries(value) if key == agents.FIELD else value
     if key == "expireAfter":
@@ -438,7 +441,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             "rest 70",
             "run reap",
         ]
-        menu |= workloads.scenes(ground, dice, place)
+        menu |= workloads.scenes(ground, dice, place) | queues.scenes(ground, dice)
         menu[agents.NAME] = agents.scene(dice, place, begin, after)
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
     if ground.has_own():  # there is no account: no key, no list that lags, and no machine that somebody else rents
@@ -511,6 +514,7 @@ INGREDIENTS = (
     "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
     "second cluster", "lagging list", "single module", "pod with claim", "pod with spread", "pod with affinity", "pod with grace",
     "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
+    queues.REQUEST, queues.BUFFER, queues.TEAM, queues.IMAGES,
     "paused pool", trials.WORD, workloads.GANG, workloads.PLACED, workloads.PULLING, objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

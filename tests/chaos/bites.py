@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import typing as t
 
+from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import RequestReason
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state, pauses
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
@@ -21,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance, pre_pull, requested_capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import scale_up
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
@@ -61,6 +62,10 @@ def _no_disk(price: t.Any, disk: t.Any, *given: t.Any, **more: t.Any) -> t.Any:
 
 def _passed(*_given: t.Any) -> acceptance.TrialVerdict:
     return acceptance.TrialVerdict(acceptance.TrialOutcome.PASSED)
+
+
+def _provisioned_at_once(draft: t.Any, request: t.Any, _text: str) -> t.Any:
+    return requested_capacity._provisioned(draft, request, RequestReason.PROVISIONED, {}, {})
 
 
 _CHOOSE, _RESULT, _BILLED = voluntary.choose, plan.result_of, costs.billed
@@ -145,6 +150,20 @@ BITES: dict[str, Bite] = {
         lambda: [(acceptance, "assess", _passed)],
         "lambda",
         ("change acceptance vectoradd", 'behave {"kind": "bad_gpu", "times": 1}', "run provision nodes=1"),
+        at_rest=False,
+    ),
+    "I-35": Bite(
+        "planner/provisioning/requested_capacity: machines on their way are room",
+        lambda: [(requested_capacity, "_waits", _provisioned_at_once)],
+        "lambda",
+        ("limits 3 10.00 8", "ask request 2", "rest 30", "run autoscale"),
+        at_rest=False,
+    ),
+    "I-36": Bite(
+        "planner/provisioning/pre_pull.wanted: no node pulls anything",
+        lambda: [(pre_pull, "wanted", lambda *_given: None)],
+        "lambda",
+        ("change prePull there", "run provision nodes=1"),
         at_rest=False,
     ),
     "I-33": Bite(

@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import objects, own, pauses, purse, reasons, switches, trials
+from . import objects, own, pauses, purse, queues, reasons, switches, trials
 from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
@@ -226,6 +226,7 @@ AFTER: dict[str, Check] = {
     "I-27": I27_one_replacement_each,
     "I-31": objects.I31_a_deleted_claim_keeps_its_record,
     **trials.CHECKS,
+    **queues.CHECKS,
 }
 
 

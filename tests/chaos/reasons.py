@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from sandbox.world import Machine
 
-from . import agents, purse, trials
+from . import agents, purse, queues, trials
 from .sight import Call, Json, Sight, pool_in, stays, works
 
 VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted", "Replaced", "Calendar"})
@@ -145,8 +145,10 @@ def _failed_join(sight: Sight, machine: Machine) -> str:
         return "its Node is Ready, open, and shows all GPUs"
     if trials.fails(sight, machine):
         return ""  # its test ends before the time of the join is over (L-35)
-    age = sight.now - machine.created
-    return "" if age >= _REGISTRATION - _SLACK else f"it is {age} old"
+    age, least = sight.now - machine.created, _REGISTRATION
+    if queues.is_asked(sight, machine):
+        least += queues.PULLS_FOR  # the join may take so much longer (L-43)
+    return "" if age >= least - _SLACK else f"it is {age} old"
 
 
 def _price_jump(sight: Sight, machine: Machine) -> str:

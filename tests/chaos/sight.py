@@ -235,6 +235,11 @@ class Sight:
         self.ailing: dict[str, datetime] = {}  # nodes of which a health agent complains, and since when
         self.ailed: set[str] = set()  # those of which it did so for long enough, until they were well again
         self.tested_since: datetime | None = None  # since when the pool asks for an acceptance test
+        self.installed: set[str] = set()  # definitions of kinds that a line brought
+        self.pulls_since: datetime | None = None  # since when the pool names images to pull first
+        self.pull_asked: set[str] = set()  # machines for which a pod was to be made that pulls them
+        self.pull_judged: set[str] = set()  # those that took pods since, each judged once
+        self.pull_disturbed = False  # whether a call about such pods had no good answer
         self.rejected: dict[tuple[str, str, str], datetime] = {}  # offers whose machine failed it, and when that machine ended
         self.gpus_lost: dict[str, datetime] = {}  # nodes that GPUs were taken from, and when it was last
         self.started: set[str] = set()  # own machines that a run of ours switched on last
@@ -347,6 +352,14 @@ class Sight:
     def kinds(self, plural: str) -> dict[str, Json]:
         """Objects of one of our kinds by name, the deleted ones that something holds among them."""
         return self._table("tgp.io", plural)
+
+    def requests(self) -> dict[str, Json]:
+        """ProvisioningRequests by name."""
+        return self._table("autoscaling.x-k8s.io", "provisioningrequests")
+
+    def buffers(self) -> dict[str, Json]:
+        """CapacityBuffers by name."""
+        return self._table("autoscaling.x-k8s.io", "capacitybuffers")
 
     def nodes(self) -> dict[str, Json]:
         return self._table("", "nodes")

@@ -27,7 +27,23 @@ from sandbox.world import Machine
 from schemas.crds import claim_definition
 
 from ..contract.act.rig import RENTED, URLS, Rig, option_of, secret_of
-from . import agents, edges, exits, hub, invariants, looks, objects, own, pauses, sources, strangers, switches, telling, workloads
+from . import (
+    agents,
+    edges,
+    exits,
+    hub,
+    invariants,
+    looks,
+    objects,
+    own,
+    pauses,
+    queues,
+    sources,
+    strangers,
+    switches,
+    telling,
+    workloads,
+)
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -532,7 +548,7 @@ class Stage(Rig):
         self.documents = [one for one in self.documents if sources.LATER not in one["metadata"]["name"]]
         for name in list(self.source.states):
             self.change_document("return", name)
-        for key in ("orphanedPolicy", "acceptance", agents.FIELD):
+        for key in ("orphanedPolicy", "acceptance", agents.FIELD, *queues.FIELDS):
             self.training.pop(key, None)
         for key in ("expireAfter", "gpuLossPolicy"):
             (self.training.get("disruption") or {}).pop(key, None)
@@ -605,6 +621,7 @@ class Stage(Rig):
         own.put_away(self)
         edges.restore(self)
         pauses.end(self)
+        queues.end(self)
         self.change_document("return", "")
         for name in [one for one, state in self.source.states.items() if state not in ("gone", "deleted")]:
             self.change_document("return", name)

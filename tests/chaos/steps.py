@@ -61,7 +61,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, objects, own, pauses, purse, sources, trials, workloads
+from . import adverse, edges, objects, own, pauses, purse, queues, sources, trials, workloads
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -217,6 +217,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     **edges.LINES,
     **objects.LINES,
     **workloads.LINES,
+    **queues.LINES,
 }
 
 

@@ -125,7 +125,7 @@ class Story:
                 bill = ours = Decimal(0)
                 if to_rest:
                     stage.well_again()
-                    bill, ours = endings.settle(stage, blind=blind, unclean=self._unclean())
+                    bill, ours = endings.settle(stage, blind=blind, unclean=self._unclean(stage))
                 self._whole(stage, "the end")
                 days = (stage.clock.now() - began).total_seconds() / 86400
                 return Sum(
@@ -138,9 +138,11 @@ class Story:
                 stage.close()
                 loom.close()
 
-    def _unclean(self) -> bool:
-        """Whether machines were taken away or time leapt, so that nobody could know the last moment they lived."""
-        return any(line.startswith(_UNCLEAN) for line in self.lines)
+    def _unclean(self, stage: Stage) -> bool:
+        """Whether machines were taken away or time leapt, so that nobody could know the last moment they lived; or Paperspace had no room for
+        one that it had made, which is off then by itself, and booked until a run sees that."""
+        homeless = any(one.cloud == "paperspace" and not one.placed for one in stage.sight.made())
+        return homeless or any(line.startswith(_UNCLEAN) for line in self.lines)
 
     def _whole(self, stage: Stage, where: str) -> None:
         if stage.broken:

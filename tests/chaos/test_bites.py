@@ -22,7 +22,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_sta
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import budgets
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, emptiness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import forced_disruption as fleet_endings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import gpu_health, node_conditions
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import (
+    capacity_buffers,
+    gpu_health,
+    node_conditions,
+    pre_pull,
+    reservations,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import gangs
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import ensure_instance
 
@@ -434,6 +440,20 @@ def _anywhere() -> list[bites.Patch]:
     return [(volumes, "_reach", lambda *_given: ((), ""))]
 
 
+def _all_can_pay() -> list[bites.Patch]:
+    nobody = [(budgets, name, lambda *_given: {}) for name in ("without_money", "unaffordable")]
+    return [*nobody, (reservations.LaunchCapacity, "_shares", lambda *_given: {})]
+
+
+class _Every:
+    def __contains__(self, _uid: object) -> bool:
+        return True
+
+
+def _all_fit(draft: t.Any, _ready: t.Any, why: t.Any, settle: t.Any = capacity_buffers.settle) -> t.Any:
+    return settle(draft, _Every(), why)
+
+
 _LATER = ("rest 660", "run reap") * 2
 _SEEN = ("run reap", "rest 1300", "run reap")  # a sign, for twenty minutes
 _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[str, ...]]] = {
@@ -443,6 +463,19 @@ _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[s
     "a pod with a device": (
         "I-17", "dra", _ignores(lambda pod: pod.name.startswith("ask-")),
         ("ask device 1 kube-system", *("rest 40", "run autoscale") * 2, *_LATER),
+    ),
+    "a gang without the last pod of its PodGroup": (
+        "I-34", "lambda", lambda: [(gangs, "pod_group_of", lambda _pod: None)], ("ask gang podgroup 2 3", "rest 30", "run autoscale"),
+    ),
+    "a team without money": (
+        "I-34", "lambda", _all_can_pay, ("team red", "ask team 2", "rest 30", "run autoscale"),
+    ),
+    "a buffer without room": (
+        "I-35", "lambda", lambda: [(capacity_buffers, "settle", _all_fit)], ("ask buffer 2", "rest 30", "run autoscale"),
+    ),
+    "a node that still pulls": (
+        "I-36", "lambda", lambda: [(pre_pull, "_has_failed", lambda _state: True)],
+        ("change prePull there", 'behave {"kind": "slow_pull", "seconds": 400}', "run provision nodes=1"),
     ),
     "a pod that pulls": (
         "I-17", "lambda", _ignores(lambda pod: pod.phase == "Pending"), ("run provision nodes=1", "pod 0 pulling", *_LATER),

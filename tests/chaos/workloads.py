@@ -12,8 +12,10 @@ import random
 import typing as t
 
 from sandbox import dra_driver
+from sandbox import provisioning_requests as kueue
 from sandbox.world import Machine
 
+from . import queues
 from .sight import Json, Sight, pool_in
 
 if t.TYPE_CHECKING:
@@ -37,6 +39,10 @@ _GANGS: dict[str, t.Callable[[str, int], tuple[dict[str, str], dict[str, str]]]]
         {"leaderworkerset.sigs.k8s.io/name": name, "leaderworkerset.sigs.k8s.io/group-index": "0"},
         {"leaderworkerset.sigs.k8s.io/size": str(size)},
     ),
+    "podgroup": lambda name, size: (
+        {"scheduling.x-k8s.io/pod-group": name},
+        {f"{_MARK}least": str(size)},
+    ),  # with an object that says so
 }  # what each system writes to the pods of a gang of that size: labels and annotations
 
 
@@ -45,13 +51,19 @@ _GANGS: dict[str, t.Callable[[str, int], tuple[dict[str, str], dict[str, str]]]]
 
 def ask(stage: Stage, rest: str) -> None:
     """``ask gang jobset 3`` or, of a gang of four, ``ask gang lws 3 4``; ``ask device 2``, ``ask device 1 kube-system``; ``ask spread 3``,
-    ``ask near 2``, ``ask apart 2``, ``ask zone 1``, ``ask nowhere 1``."""
+    ``ask near 2``, ``ask apart 2``, ``ask zone 1``, ``ask nowhere 1``, ``ask team 2``, ``ask request 2``, ``ask buffer 1``."""
     what, *words = rest.split()
     if what == "gang":
         _gang(stage, words[0], int(words[1]), int(words[-1]))
         return
+    if what in ("request", "buffer"):
+        getattr(queues, what)(stage, _name(stage), int(words[0]))
+        return
     for _one in range(int(words[0])):
         name = _name(stage)
+        if what == "team":
+            _make(stage, name, {queues.TEAM_MARK: "red", "tgp.io/team": "red"}, {}, {})
+            continue
         if what == "device":
             namespace = words[1] if len(words) > 1 else "default"
             stage.adverse.words[name] = DEVICE
@@ -78,6 +90,8 @@ def _gang(stage: Stage, system: str, pods: int, size: int) -> None:
     name = f"gang-{stage.loom.dice.getrandbits(40):010x}"
     stage.adverse.words[name] = GANG
     labels, notes = _GANGS[system](name, size)
+    if system == "podgroup":
+        queues.group(stage, name, size)
     mark = {
         f"{_MARK}gang": name,
         f"{_MARK}size": str(size if notes else pods),
@@ -156,6 +170,7 @@ class Before:
     well: tuple[Machine, ...]
     waiting: tuple[Json, ...]
     used: t.Mapping[str, int]
+    asked: int  # pods that requests and buffers ask for
 
     @classmethod
     def of(cls, sight: Sight) -> Before:
@@ -173,7 +188,16 @@ class Before:
         pods = [one for one in pods if one.get("status", {}).get("phase", "Pending") in ("Pending", "Running")]
         waiting = [one for one in pods if not one["spec"].get("nodeName")]
         used = collections.Counter(one["spec"]["nodeName"] for one in pods if one["spec"].get("nodeName"))
-        return cls(frozenset(one.id for one in sight.made()), tuple(sight.living()), tuple(well), tuple(waiting), used)
+        return cls(
+            frozenset(one.id for one in sight.made()), tuple(sight.living()), tuple(well), tuple(waiting), used, _asked(sight)
+        )
+
+
+def _asked(sight: Sight) -> int:
+    over = ("Failed", "BookingExpired", "CapacityRevoked")
+    asking = [one for one in sight.requests().values() if not set(over) & set(kueue.conditions(one))]
+    pods = sum(one["spec"]["podSets"][0]["count"] for one in asking)
+    return pods + sum(one["spec"].get("replicas") or 0 for one in sight.buffers().values())
 
 
 def _wants_gpu(pod: Json) -> bool:
@@ -194,14 +218,24 @@ def I34_what_is_rented_for_pods_is_of_use(sight: Sight, run: Run, before: Before
     extra = len(new) - _without_pods(sight, before)
     if extra <= 0:
         return ""
-    single = [one for one in before.waiting if not _mark(one, "gang") and _mark(one, "zone") != _NOWHERE]
+    poor = bool(sight.rig.options.get("team_budgets"))  # type: ignore[attr-defined]
+    waiting = [one for one in before.waiting if not (poor and _mark(one, "team"))]
+    single = [one for one in waiting if not _mark(one, "gang") and _mark(one, "zone") != _NOWHERE]
     needed = _needed(sight, before)
-    if extra > len(single) + sum(needed.values()):
+    if extra <= before.asked:
+        return ""
+    if extra > len(single) + sum(needed.values()) + before.asked:
         return f"{extra} machines are rented for {len(single)} pods and gangs that need {needed}"
     zones = {_mark(one, "zone") for one in single}
-    if not needed and len(zones) == 1 and (zone := zones.pop()) and sum(one.offer.region == zone for one in new) < extra:
+    if (
+        not needed
+        and not before.asked
+        and len(zones) == 1
+        and (zone := zones.pop())
+        and sum(one.offer.region == zone for one in new) < extra
+    ):
         return f"pods wait for {zone}, and rented is {', '.join(one.offer.region for one in new)}"
-    if extra <= len(single):
+    if extra <= len(single) + before.asked:
         return ""
     free = sum(one.offer.gpu_count - before.used.get(one.name, 0) for one in (*before.living, *new))
     least = min(needed.values(), default=0)
