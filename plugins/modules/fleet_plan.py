@@ -59,6 +59,20 @@ options:
     description: Terminate although pods refuse to leave (V(destroy)); they are deleted when the drain's time is over.
     type: bool
     default: false
+  migrate:
+    description:
+      - Also replace machines that are in another mesh than the class of their pool enters today, one by one within the disruption budgets,
+        whatever C(driftPolicy) says (docs/how_to/migrate_mesh.md). A machine that needs a replacement is drained when that is usable.
+      - For V(autoscale).
+    type: bool
+    default: false
+    version_added: 0.3.0
+  migrate_pools:
+    description: Only these pools, by name or namespace/name, are migrated with O(migrate=true). Empty means all.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
   save_to:
     description:
       - Save the plan to this file (mode 0600, JSON as in schemas/plan.schema.json) and do nothing else. Nothing is recorded and no lock is
@@ -180,6 +194,13 @@ hubs:
   type: list
   elements: dict
   returned: always
+migration:
+  description: How far the migration to another mesh is, by what was observed and planned. C(machines) has a row for each machine of the
+    pools, with its C(mesh), the mesh that is C(wanted), its C(state), and what it costs to have it and its replacement. C(unfinished) are
+    those that still have to move, C(kept) those of them that do not move yet, each with the reason; C(under_way) says whether any moves.
+  type: dict
+  returned: with O(migrate=true)
+  version_added: 0.3.0
 wanted:
   description: In mode V(provision), how many machines each pool shall have, by the key of the pool, for O(tgp.gpu.fleet_launch#module:wanted).
   type: dict
@@ -198,6 +219,8 @@ SPEC = dict(
         names=dict(type="list", elements="str", default=[]),
         all=dict(type="bool", default=False),
         force=dict(type="bool", default=False),
+        migrate=dict(type="bool", default=False),
+        migrate_pools=dict(type="list", elements="str", default=[]),
         save_to=dict(type="path"),
         lock_wait=dict(type="int"),
         on_lock_busy=dict(type="str", choices=["skip", "fail"]),

@@ -144,3 +144,41 @@ def test_S1_41_a_hub_that_cannot_be_reached_keeps_no_machine_of_another_class_wa
     there.play("destroy", everything=True, force=True).failed()
     site.play("destroy", everything=True, force=True).succeeded()
     assert set(site.sandbox.left().values()) == {0}
+
+
+def on_the_tailnet(site: Site) -> Site:
+    """The same with the pool in a second class, as the guide says (docs/how_to/migrate_mesh.md)."""
+    demo, pool = (copy.deepcopy(one) for one in site.documents)
+    second = copy.deepcopy(demo)
+    second["metadata"]["name"] = "tailnet"
+    second["spec"]["tailscaleConfig"] = by_name(demo_documents(), "GPUNodeClass", "demo")["spec"]["tailscaleConfig"]
+    del second["spec"]["wireguardConfig"]
+    pool["spec"] |= {"nodeClassRef": {"kind": "GPUNodeClass", "name": "tailnet"}, "minNodes": 1}
+    return dataclasses.replace(site, documents=[demo, pool, second])
+
+
+def test_S3_30_a_pool_moves_from_the_hub_to_a_tailnet(site: Site) -> None:
+    """migrate.yml: planned, begun, waited for, and a second run without a change."""
+    sandbox, there = site.sandbox, on_the_tailnet(site)
+    site.play("provision", nodes={"training": 1}).succeeded()
+    (old,) = sandbox.claims()
+    sandbox.advance(11 * 60)
+
+    writes = sandbox.writes()
+    looked = there.play("migrate", "--check", "--diff", wait=True).succeeded()
+    assert sandbox.writes() == writes and list(sandbox.claims()) == [old]
+    assert "wireguard tailscale waits for its replacement" in looked.words, looked.text
+    unknown = there.play("migrate", pool="trainnig").failed()
+    assert "There is no pool trainnig among the documents." in unknown.words and sandbox.writes() == writes
+
+    begun = there.play("migrate", pool="training").succeeded()
+    assert "0 machines have moved, 1 have not" in begun.words and len(sandbox.claims()) == 2
+    moved = there.play("migrate", wait=True, migrate_interval=1).succeeded()
+    (claim,) = sandbox.claims().values()
+    assert (claim["mesh_backend"], claim["replaces"]) == ("tailscale", old) and site.peers() == []
+    assert "1 machines have moved, 0 have not" in moved.words and "having both cost $0." in moved.words, moved.text
+    writes = sandbox.writes()
+    again = there.play("migrate", wait=True).succeeded()
+    assert again.count("changed") == 0 and sandbox.writes() == writes
+    there.play("destroy", everything=True, force=True).succeeded()
+    assert set(sandbox.left().values()) == {0}

@@ -27,6 +27,7 @@ OUTSIDE = {
     "device_plugin",
     "images",
     "manifests",
+    "migrate",
     "prereqs",
     "takeover",
     "verify_provider",

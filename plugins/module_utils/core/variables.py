@@ -38,8 +38,8 @@ ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next jo
 # variables of roles begin so, and belong to whoever runs the role
 ROLES = frozenset(
     {
-        "apply", "awx", "check", "device_plugin", "hub", "join", "join_kubelet", "launch", "loop", "node_drain", "node_join", "node_labels",
-        "plan", "prereqs", "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
+        "apply", "awx", "check", "device_plugin", "hub", "join", "join_kubelet", "launch", "loop", "migrate", "node_drain", "node_join",
+        "node_labels", "plan", "prereqs", "prices", "report", "scale", "status", "takeover", "talos_config", "teardown",
     }
 )  # fmt: skip
 AWX_JOB = "awx_job_id"  # the extra variables of a job of AWX have this one, and more that begin with one of AWX_SAYS

@@ -26,7 +26,8 @@ class Action:
     an extra ``target`` is its id, ``uid`` its kind, ``value`` its cloud), delete_instance (a second machine under the name of a claim
     that goes on: ``target`` its id, ``value`` its cloud), report (nothing is done). ``claim`` is the claim as it shall be written, in at
     most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id,
-    key id or token id for orphans; ``price_hour`` what it adds (+) or saves (-).
+    key id or token id for orphans, and in the report of a machine that waits for its replacement the name of that one; ``price_hour`` what it
+    adds (+) or saves (-).
     """
 
     kind: ActionKind

@@ -48,7 +48,8 @@ class Settings:
     ``orphan_policy``: destroy, or report alone. ``report_foreign``: also tell of machines whose names are not like ours.
     ``max_remove_per_run`` bounds, per pool and reason, removals that can wait; None = no bound for
     idle nodes, one for other reasons. ``team_label`` and ``requester_label`` say for whom pods and machines are, ``namespace_teams``: also on
-    namespaces. ``team_budgets``: what teams may spend, by name; a team may have one for each period.
+    namespaces. ``team_budgets``: what teams may spend, by name; a team may have one for each period. ``migrate``: keys of pools whose
+    machines are replaced when they are in another mesh than their class enters.
     """
 
     mode: str = "provision"
@@ -58,6 +59,8 @@ class Settings:
     max_hourly_total: Decimal | None = None
     budget: SpendingBudget | None = None
     team_budgets: tuple[tuple[str, SpendingBudget], ...] = ()
+    # L-5
+    migrate: tuple[str, ...] = ()
     # L-14
     ignore_blocklist: bool = False
     # L-3, L-18

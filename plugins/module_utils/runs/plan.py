@@ -30,6 +30,8 @@ from ..planner.kubernetes_events import of_plan
 from ..planner.object_status import World
 from ..planner.pauses import paused_lines
 from ..planner.plan import plan
+from ..planner.plans.migration import COLUMNS as MIGRATION_COLUMNS
+from ..planner.plans.migration import migration_result, migration_rows, pools_of, table_row
 from ..planner.plans.saved_plan import make
 from ..planner.plans.view import headings, rows, summary
 from ..preflight.preflight import after_preflight, nothing_could_join
@@ -59,6 +61,8 @@ def plan_run(task: Task) -> dict[str, t.Any]:
     context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
         context.specs = _chosen(task, context.specs, settings, context.clock.now())
+        if task.params.get("migrate"):
+            context.settings = dataclasses.replace(settings, migrate=pools_of(task.params["migrate_pools"], context.specs))
         if task.params.get("loop"):
             refuse_hubs(context)
         if (
@@ -143,11 +147,22 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
         changed = write_plan(context.task, make(decided, observation, context.specs, context.settings, context.run_id))
     result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
     result["problems"] += unwritten
+    if context.task.params.get("migrate"):
+        result["migration"] = _migration(context, decided, observation)
     if context.metrics is not None and writes:
         context.metrics.note_plan(observation, decided, demand=context.settings.mode == AUTOSCALE)
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
     return result
+
+
+def _migration(context: Context, decided: Plan, observation: Observation) -> dict[str, t.Any]:
+    """How far the migration is, after a table of it."""
+    pools = context.settings.migrate
+    found = migration_rows(decided, observation, context.specs, pools, CAPABILITIES, context.records.ledger())
+    for line in render([table_row(row) for row in found], MIGRATION_COLUMNS, right=("elapsed", "cost_both")):
+        context.task.progress(line)
+    return migration_result(found)
 
 
 def _asked_of_paused(decided: Plan, context: Context) -> Plan:
@@ -423,6 +438,8 @@ _CHOICES = {  # of a run, with the modes that look at them
     "names": ("destroy",),
     "all": ("destroy",),
     "force": ("destroy",),
+    "migrate": ("autoscale",),
+    "migrate_pools": ("autoscale",),
 }
 _GPUS = ("pool", "machines", "wanted", "used", "free", "coming", "waiting")
 _PODS = {"pod": "waiting pod", "gpus": "gpus", "pool": "pool", "machine": "machine", "reason": "why not"}
@@ -431,6 +448,8 @@ _PODS = {"pod": "waiting pod", "gpus": "gpus", "pool": "pool", "machine": "machi
 def refuse_choices(task: Task) -> None:
     """What the run's mode would not look at is refused, so that nobody believes that it did."""
     params, mode = task.params, task.params["mode"]
+    if params.get("migrate_pools") and not params.get("migrate"):
+        raise InvalidInput("migrate_pools has no effect without migrate.", remedy="Set migrate: true, or leave migrate_pools out.")
     given = [choice for choice, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(choice))]
     if given:
         uses = "; ".join(f"{task.called(name)} is for {', '.join(_CHOICES[name])}" for name in given)

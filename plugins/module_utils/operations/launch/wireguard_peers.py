@@ -42,7 +42,9 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is recorded now."""
     classes = [node_class.mesh.hub for node_class in context.specs.classes.values() if node_class.mesh.hub is not None]
-    if not classes and not any(claim.peer is not None for claim in context.records.known_claims()):
+    # also of claims that this call removed: the last machine of a class that moved to a tailnet names its hub no more
+    known = [claim.peer for claim in context.records.known_claims() if claim.peer is not None]
+    if not classes and not known:
         return []
     gone = _gone(context)
     claims, damaged = context.store.claim_records()
@@ -63,7 +65,7 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
             **unknown,
             **({} if whole else {"state": "present"}),
         }
-        for peers in reservations.hubs(classes, claims)
+        for peers in reservations.hubs([*classes, *known], claims)
     ]
 
 

@@ -1,115 +1,158 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines that were made from older documents (reason Drifted): reported, or replaced one after the other where the pool says so. Where it
-is possible, the replacement is usable before the old machine goes (B-12)."""
+"""Machines that were made from older documents (reason Drifted): reported, or replaced one after the other where the pool says so, or where
+the run migrates it to another mesh. Where it is possible, the replacement is usable before the old machine goes (B-12)."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+from datetime import datetime
 
-from ...model import Phase, Pool
+from ...model import Claim, Phase, Pool
 from ...model.reasons import Reason
 from ..claim_sync import Settled
+from ..claims.mesh import mesh_of
 from ..claims.spec_hash import drifted, generation, is_known
 from ..plan_builder import Draft
 from ..provisioning import service
 from ..provisioning.replacements import Refusal, Replacements
-from . import voluntary
+from . import surge, voluntary
 from .drain_rules import Do
 
 WHAT = "made from an older class or pool"
+GONE_FIRST = "disruption.surge: false lets it go first; its pods wait meanwhile"
 
 
 def replace_drifted(draft: Draft, replacements: Replacements) -> None:
-    """Find what has drifted. Only with ``driftPolicy: Replace`` it goes: movable work only, within budget, ``max_remove_per_run`` at a
-    time (one, unless it is set), and not before its replacement is usable, if it needs one and can have one."""
-    by_pool: dict[str, list[Settled]] = collections.defaultdict(list)
+    """Find what has drifted. Only with ``driftPolicy: Replace``, or when the run migrates it, it goes: movable work only, within budget,
+    ``max_remove_per_run`` at a time (one, unless it is set), and not before its replacement is usable, if it needs one and can have one."""
+    by_pool: dict[str, list[DriftedMachine]] = collections.defaultdict(list)
     for settled in list(draft.undecided()):
         claim, pool, node_class = settled.claim, draft.situation.pool(settled.claim), draft.situation.node_class(settled.claim)
-        if claim.phase is not Phase.READY or pool is None or node_class is None or not draft.situation.rented(claim.cloud):
+        if claim.phase is not Phase.READY or pool is None or not draft.situation.rented(claim.cloud):
             continue
-        if claim.generation and not is_known(
+        if _migrates(draft, settled, pool):
+            wanted = draft.situation.specs.classes[pool.node_class].mesh.backend
+            by_pool[pool.key].append(DriftedMachine(settled, in_another_mesh(claim, wanted), migrates=True))
+        elif node_class is None:
+            continue
+        elif claim.generation and not is_known(
             claim
         ):  # of another version's recipe: taken for today's, so that later changes are seen
             draft.change(dataclasses.replace(claim, generation=generation(node_class, pool)))
         elif drifted(claim, node_class, pool):
-            by_pool[pool.key].append(settled)
+            by_pool[pool.key].append(DriftedMachine(settled, WHAT))
     pools = {key: draft.situation.pool_by_key[key] for key in sorted(by_pool)}
-    replaced = [by_pool[key] for key, pool in pools.items() if pool.drift_policy == "Replace"]
-    replacements.leave({settled.claim.name for candidates in replaced for settled in candidates})
+    going = [candidate for key, pool in pools.items() for candidate in by_pool[key] if _goes(candidate, pool)]
+    replacements.leave({candidate.name for candidate in going})
     for key, pool in pools.items():
         _pool(draft, pool, by_pool[key], replacements)
 
 
-def _pool(draft: Draft, pool: Pool, candidates: list[Settled], replacements: Replacements) -> None:
-    if pool.drift_policy != "Replace":
-        for settled in candidates:
-            draft.report(
-                settled.claim.name, Reason.DRIFTED, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key
-            )
-        return
-    able: list[Settled] = []
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriftedMachine:
+    """A drifted machine. ``what`` says how; ``migrates``: it is in another mesh than its class, and the run moves it whatever the policy."""
+
+    settled: Settled
+    what: str
+    migrates: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.settled.claim.name
+
+
+def in_another_mesh(claim: Claim, wanted: str) -> str:
+    """What is said of a machine that a migration replaces."""
+    return f"in mesh {mesh_of(claim)}, and its class says {wanted}"
+
+
+def _migrates(draft: Draft, settled: Settled, pool: Pool) -> bool:
+    """Whether the machine goes for its mesh: the run migrates its pool, or an earlier one began to drain it and was killed or blocked."""
+    before = settled.stored.deletion
+    begun = before is not None and before.reason == Reason.DRIFTED
+    return (begun or pool.key in draft.situation.settings.migrate) and surge.changes_mesh(settled.claim, draft.situation)
+
+
+def _goes(candidate: DriftedMachine, pool: Pool) -> bool:
+    return candidate.migrates or pool.drift_policy == "Replace"
+
+
+def _pool(draft: Draft, pool: Pool, candidates: list[DriftedMachine], replacements: Replacements) -> None:
+    able: list[DriftedMachine] = []
     failed = voluntary.after_failure(draft, pool)
-    for settled in candidates:
-        why = _against(draft, pool, settled) or (failed if settled.claim.deletion is None else "")
+    for candidate in candidates:
+        if not _goes(candidate, pool):
+            _report(draft, pool, candidate, "it stays (disruption.driftPolicy: Replace lets it go)")
+            continue
+        why = _against(draft, pool, candidate) or (failed if candidate.settled.claim.deletion is None else "")
         if why:
-            draft.report(settled.claim.name, Reason.DRIFTED, f"{WHAT}; kept: {why}", pool=pool.key)
+            _report(draft, pool, candidate, f"kept: {why}")
         else:
-            able.append(settled)
-    able.sort(
-        key=lambda settled: (_moves(draft, settled), settled.claim.launch_started or settled.claim.created, settled.claim.name)
-    )
+            able.append(candidate)
+    able.sort(key=lambda candidate: (not candidate.migrates, _moves(draft, candidate.settled), _born(candidate), candidate.name))
     if replacements.applies_to(pool):
-        _one_after_the_other(draft, pool, able, candidates, replacements)
-    else:
-        voluntary.remove(draft, pool, Reason.DRIFTED, [(settled.claim, WHAT) for settled in able])
+        _one_after_the_other(draft, pool, able, [one for one in candidates if _goes(one, pool)], replacements)
+    elif able:
+        voluntary.remove(draft, pool, Reason.DRIFTED, [(candidate.settled.claim, candidate.what) for candidate in able])
 
 
 def _one_after_the_other(
-    draft: Draft, pool: Pool, able: list[Settled], candidates: list[Settled], replacements: Replacements
+    draft: Draft, pool: Pool, able: list[DriftedMachine], candidates: list[DriftedMachine], replacements: Replacements
 ) -> None:
     """Let go what has a usable replacement, or needs none; launch replacements for the next ones. Those on their way, too, count against
     budget and bound."""
-    new = {name: draft.replacements[name] for name in (settled.claim.name for settled in candidates) if name in draft.replacements}
-    ready = [settled for settled in able if replacements.usable(new.get(settled.claim.name, ""))]
-    rest = [settled for settled in able if settled.claim.name not in new]
-    counted = {old for old in draft.standing_by.values() if old in new} - {settled.claim.name for settled in ready}
+    new = {name: draft.replacements[name] for name in (candidate.name for candidate in candidates) if name in draft.replacements}
+    ready = [candidate for candidate in able if replacements.usable(new.get(candidate.name, ""))]
+    rest = [candidate for candidate in able if candidate.name not in new]
+    counted = {old for old in draft.standing_by.values() if old in new} - {candidate.name for candidate in ready}
     waiting = len(counted)
-    for settled in able:
-        if settled.claim.name in new and settled not in ready:
-            _report(draft, pool, settled, f"waits for its replacement {new[settled.claim.name]}")
+    for candidate in able:
+        if candidate.name in new and candidate not in ready:
+            _report(draft, pool, candidate, f"waits for its replacement {new[candidate.name]}", new[candidate.name])
     room = voluntary.room(draft, pool, Reason.DRIFTED) if able else voluntary.FREE
     slots = voluntary.at_most(room, voluntary.bound(draft, Reason.DRIFTED), len(able) + waiting) - waiting - len(ready)
-    going = [(settled.claim, WHAT) for settled in ready]
-    others = replacements.others(pool) - sum(replacements.loses(settled) for settled in ready)
+    going = [(candidate.settled.claim, candidate.what) for candidate in ready]
+    others = replacements.others(pool) - sum(replacements.loses(candidate.settled) for candidate in ready)
     while rest and slots > 0:
-        settled = rest.pop(0)
+        candidate = rest.pop(0)
+        settled, what = candidate.settled, candidate.what
         pods = replacements.needs(settled, pool, Reason.DRIFTED, others - replacements.loses(settled))
-        found = None if pods is None else replacements.launch(settled, pool, pods, f"was {WHAT}")
+        found = None if pods is None else replacements.launch(settled, pool, pods, f"was {what}")
         if found is None:
-            going.append((settled.claim, WHAT))
-        elif isinstance(found, Refusal) and found.gone_first:
-            going.append((settled.claim, f"{WHAT}; without a replacement first: {found.why}"))
+            going.append((settled.claim, what))
+        elif isinstance(found, Refusal) and found.gone_first and not candidate.migrates:
+            going.append((settled.claim, f"{what}; without a replacement first: {found.why}"))
         elif isinstance(found, Refusal):
-            _report(draft, pool, settled, f"kept: no replacement can be launched: {found.why}")
+            remedy = f" ({GONE_FIRST})" if found.gone_first else ""
+            _report(draft, pool, candidate, f"kept: no replacement can be launched: {found.why}{remedy}")
             continue
         else:
-            _report(draft, pool, settled, f"waits for its replacement {found.name}, which this run launches")
+            _report(draft, pool, candidate, f"waits for its replacement {found.name}, which this run launches", found.name)
             waiting += 1
             slots -= 1
             continue
         others -= replacements.loses(settled)
         slots -= 1
-    voluntary.remove(draft, pool, Reason.DRIFTED, [*going, *((settled.claim, WHAT) for settled in rest)], waiting)
+    voluntary.remove(
+        draft, pool, Reason.DRIFTED, [*going, *((candidate.settled.claim, candidate.what) for candidate in rest)], waiting
+    )
 
 
-def _report(draft: Draft, pool: Pool, settled: Settled, text: str) -> None:
-    draft.report(settled.claim.name, Reason.DRIFTED, f"{WHAT}; {text}", pool=pool.key)
+def _report(draft: Draft, pool: Pool, candidate: DriftedMachine, text: str, replacement: str = "") -> None:
+    draft.report(candidate.name, Reason.DRIFTED, f"{candidate.what}; {text}", pool=pool.key, target=replacement)
 
 
-def _against(draft: Draft, pool: Pool, settled: Settled) -> str:
+def _born(candidate: DriftedMachine) -> datetime:
+    return candidate.settled.claim.launch_started or candidate.settled.claim.created
+
+
+def _against(draft: Draft, pool: Pool, candidate: DriftedMachine) -> str:
+    settled = candidate.settled
+    if candidate.migrates and pool.request:
+        return "the machine of a GPURequest is never replaced; it ends with its request"
     if old := draft.standing_by.get(settled.claim.name):
         return f"it comes in the place of {old}"
     if settled.claim.is_service:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from ...model import Claim, Phase
 from ..claim_sync import Settled
+from ..claims.mesh import mesh_differs
 from ..claims.record import LIVE
 from ..claims.spec_hash import drifted
 from ..cluster_state import Situation
@@ -50,6 +51,15 @@ def has_drifted(claim: Claim, situation: Situation) -> bool:
     return drifted(claim, node_class, pool)
 
 
+def changes_mesh(claim: Claim, situation: Situation) -> bool:
+    """Whether the claim's rented machine is in another mesh than machines of its pool enter today."""
+    pool = situation.pool(claim)
+    node_class = None if pool is None else situation.specs.classes.get(pool.node_class)
+    if claim.phase is not Phase.READY or node_class is None or not situation.rented(claim.cloud):
+        return False
+    return mesh_differs(claim, node_class)
+
+
 def replacements(settled: t.Mapping[str, Settled]) -> dict[str, str]:
     """Each machine that another one was launched for, with the other one's name, whatever became of that. Only a newer claim replaces:
     own machines come again under their name."""
@@ -80,4 +90,6 @@ def _has_to_go(claim: Claim, situation: Situation) -> bool:
     pool = situation.pool(claim)
     if pool is None or not pool.surge:
         return False
-    return expires(claim, situation) is not None or (pool.drift_policy == "Replace" and has_drifted(claim, situation))
+    if expires(claim, situation) is not None or (pool.drift_policy == "Replace" and has_drifted(claim, situation)):
+        return True
+    return changes_mesh(claim, situation)  # also in a run that migrates nothing: it ends no half of a pair that a migration left

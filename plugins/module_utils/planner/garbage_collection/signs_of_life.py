@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...model import InstanceState, Node
 from ..claim_sync import Settled
+from ..claims.mesh import uses_tailnet
 from ..cluster_state import Situation
 from ..provisioning import service
 
@@ -30,8 +31,6 @@ def second_witness(settled: Settled, situation: Situation) -> str:
     claim, machine = settled.claim, settled.recovery.instance
     if machine is not None and (machine.problem or machine.interrupted or machine.state is not InstanceState.RUNNING):
         return f"{claim.cloud} says {machine.problem or machine.raw_state or machine.state.value}"
-    node_class = situation.node_class(claim)
-    uses_mesh = claim.mesh_backend == "tailscale" or (node_class is not None and node_class.mesh.backend == "tailscale")
-    if uses_mesh and situation.in_mesh(claim.name) is False:
+    if uses_tailnet(claim, situation.node_class(claim)) and situation.in_mesh(claim.name) is False:
         return "its mesh device is offline"
     return ""

@@ -25,6 +25,7 @@ from ...model.labels import (
 from ...model.names import label_value
 from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
 from ...units.values import parse_time
+from ..claims.mesh import mesh_of, uses_tailnet
 from ..scheduling import capacity
 from ..scheduling.capacity import advertised
 from . import limits
@@ -139,7 +140,8 @@ def failure_class(claim: Claim, instance: Instance | None, node: Node | None, no
             return "no_instance"
         if instance.state is not InstanceState.RUNNING:
             return "instance_not_running"
-        uses_mesh = node_class is None or node_class.mesh.backend == "tailscale"  # whether a tunnel is up is known to its hub alone
+        unknown = node_class is None and not mesh_of(claim)
+        uses_mesh = unknown or uses_tailnet(claim, node_class)  # whether a tunnel is up is known to its hub alone
         return "overlay_offline" if uses_mesh and claim.mesh_seen is None else "node_not_registered"
     return "gpu_missing" if node.ready else "node_not_ready"
 

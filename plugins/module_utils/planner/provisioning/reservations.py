@@ -367,7 +367,7 @@ class HubPeers:
     peers: tuple[tuple[str, Peer], ...]
 
 
-def hubs(described: t.Iterable[Hub], claims: t.Sequence[Claim]) -> list[HubPeers]:
+def hubs(described: t.Iterable[Hub | Peer], claims: t.Sequence[Claim]) -> list[HubPeers]:
     """Each hub that is named in a document or a claim, with its peers by name. A machine on its way out is a peer until its claim is gone;
     one without a key has not been rented yet. Hubs whose peers are kept by hand are left out."""
     places = {(hub.host, hub.interface) for hub in described}
