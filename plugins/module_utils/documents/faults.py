@@ -17,7 +17,8 @@ from datetime import datetime
 from ..core.errors import lazy
 from ..model import NodeClass, Pool
 from .reading import REFUSED, REFUSED_VALUES, Fault, Reader
-from .schemas import KINDS, Schema
+from .schema_values import Schema
+from .schemas import KINDS
 
 if t.TYPE_CHECKING:
     import jsonschema
