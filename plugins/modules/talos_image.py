@@ -110,27 +110,27 @@ EXAMPLES = r"""
   tgp.gpu.talos_schematic:
     talos_version: 1.13.9
     gpu_models: [A40]
-  register: schematic
+  register: numbered
 
 - name: Have it at Vultr, and keep the two newest images
   tgp.gpu.talos_image:
     provider: vultr
-    schematic_id: "{{ schematic.id }}"
+    schematic_id: "{{ numbered.id }}"
     talos_version: 1.13.9
     keep: 2
-  register: snapshot
+  register: vultr_image
 
 - name: Have it at Google Cloud
   tgp.gpu.talos_image:
     provider: gcp
-    schematic_id: "{{ schematic.id }}"
+    schematic_id: "{{ numbered.id }}"
     talos_version: 1.13.9
     bucket: my-talos-images
-  register: image
+  register: gcp_image
 
 - name: What a class writes
   ansible.builtin.debug:
-    msg: "{{ snapshot.setting }} {{ image.setting }}"
+    msg: "{{ vultr_image.setting }} {{ gcp_image.setting }}"
 """
 
 RETURN = r"""

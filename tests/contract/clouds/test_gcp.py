@@ -53,7 +53,9 @@ def test_a_key_that_is_not_accepted_says_why(gcp_stand: GcpStand, change: dict[s
 
 def test_a_wrong_clock_is_named(gcp_stand: GcpStand, monkeypatch: pytest.MonkeyPatch) -> None:
     signed = client_account.assertion
-    monkeypatch.setattr(client_account, "assertion", lambda account, now: signed(account, now.replace(year=now.year - 1)))
+    monkeypatch.setattr(
+        client_account, "assertion", lambda account, now, scope: signed(account, now.replace(year=now.year - 1), scope)
+    )
     with pytest.raises(errors.Unauthorized, match="clock of this machine is wrong"):
         gcp_stand.cloud().check()
 
