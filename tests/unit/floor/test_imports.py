@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (37, "core mesh model units"),
     "modules.node_info": (47, "core kube model planner runs units"),
     "modules.lambda_instance": (93, "core model planner providers units"),
-    "modules.fleet_info": (236, f"{READS} reports"),
-    "modules.fleet_plan": (287, ACTS),
+    "modules.fleet_info": (240, f"{READS} reports"),
+    "modules.fleet_plan": (294, ACTS),
 }
 
 
