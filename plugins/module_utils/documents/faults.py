@@ -16,7 +16,7 @@ from datetime import datetime
 
 from ..core.errors import lazy
 from ..model import NodeClass, Pool
-from .reading import REFUSED, REFUSED_VALUES, Fault, Reader
+from .reading import OPERATORS_TUNNEL, REFUSED, REFUSED_VALUES, Fault, Reader, converted_tunnel
 from .schema_values import Schema
 from .schemas import KINDS
 
@@ -110,7 +110,8 @@ def _sentences(whole: Schema, error: t.Any) -> t.Iterator[str]:
         case "additionalProperties":
             properties = schema.get("properties", {})
             for name in sorted(set(error.instance) - set(properties)):
-                yield unknown_field(whole, path, str(name), properties)
+                more = converted_tunnel(error.instance[name]) if name == OPERATORS_TUNNEL else ""
+                yield f"{unknown_field(whole, path, str(name), properties)} {more}".rstrip()
         case "required":
             missing = [name for name in error.validator_value if name not in error.instance]
             for name in missing:
