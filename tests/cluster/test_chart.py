@@ -128,6 +128,14 @@ def test_each_account_has_the_rights_of_its_playbook_and_no_more(helm: Helm, val
         assert granted(manifests, account) == wanted, account
 
 
+def test_L46_nodes_may_read_the_lease_only_where_the_guard_is_enabled(helm: Helm) -> None:
+    def bound(*flags: str) -> list[str]:
+        bindings = [one for one in kinds(helm.template(*flags), "RoleBinding") if one["metadata"]["name"] == "tgp-gpu-guard"]
+        return [subject["name"] for one in bindings for subject in one["subjects"]]
+
+    assert (bound(), bound("--set", "guard.enabled=true")) == ([], ["system:nodes"])
+
+
 def test_S2_13_its_values_as_they_stand_run_a_loop_without_rights_on_secrets_and_certificates(helm: Helm) -> None:
     manifests = helm.template("--values", str(CHART / "ci" / "own-machines-values.yaml"), release="k8s-gpu-autoprovision")
     (deployment,) = kinds(manifests, "Deployment")
