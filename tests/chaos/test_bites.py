@@ -68,6 +68,7 @@ class World:
     def __init__(self, *machines: t.Any, **facts: t.Any) -> None:
         self.machines, self.limits, self.now = machines, Limits(2, Decimal("1.00"), 2), NOON
         self.tested_since: datetime | None = None
+        self.pulls_since: datetime | None = None
         self.guarded: dict[str, float] = {}
         self.forgotten: set[str] = set()
         self.by_hand: set[str] = set()

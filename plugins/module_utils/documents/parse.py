@@ -11,13 +11,14 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pause, Pool, Source, Specs, Taint
-from ..model.labels import API_VERSION
+from ..model.labels import API_VERSION, PROVIDER_LABEL
 from ..planner import pauses
 from ..planner.scheduling.capacity import EPHEMERAL
+from ..providers.registry import ENTRIES
+from ..units.values import print_duration
 from .faults import Document, DocumentOrigin, by_origin, check_class, dotted, faults, forbidden, namespace_of, validator
-from .lifetime import check_lifetime
 from .node_class import OWN_MACHINES, node_class
-from .node_pool import REQUEST_NAMESPACE, node_pool, request
+from .node_pool import DISRUPTION_PATH, REQUEST_NAMESPACE, node_pool, request
 from .objects import wrong_kind
 from .reading import Fault, Reader
 from .schemas import KINDS
@@ -197,7 +198,7 @@ class _Reading:
                     self._named_twice(document, f"a class named {own_class.name} exists. Rename the request or the class.")
                 else:
                     self.classes[own_class.name] = own_class
-            check_lifetime(pool, self.classes.get(pool.node_class), reader)
+            _check_lifetime(pool, self.classes.get(pool.node_class), reader)
             if pool.key in self.pools:
                 self._two(document, kind, pool.key)
             self.pools[pool.key] = dataclasses.replace(
@@ -434,3 +435,40 @@ def _leave_out(document: dict[str, t.Any], steps: _Steps) -> bool:
 
 def _within(path: str, outer: str) -> bool:
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))
+
+
+# ---- the longest life that a cloud gives a machine, beside the one that a pool wants: the cloud ends it without notice to its pods
+
+
+def _check_lifetime(pool: Pool, node_class: NodeClass | None, reader: Reader) -> None:
+    """A fault when a cloud of the class deletes a machine before its pool lets it expire, a warning when it does so within the grace
+    period. A cloud that no document names is not looked at."""
+    if pool.expire_after is None or node_class is None:
+        return
+    path = "spec.maxLifetime" if pool.request else f"{DISRUPTION_PATH}.expireAfter"
+    for choice in node_class.clouds:
+        longest = ENTRIES[choice.cloud].longest_life
+        if longest is None or not choice.enabled or choice.implicit or not _may_rent(pool, choice):
+            continue
+        setting, hours = longest(choice.settings)
+        ends, wanted = print_duration(hours * 3600), print_duration(pool.expire_after)
+        if pool.expire_after > hours * 3600:
+            reader.fault(
+                path,
+                f"{choice.cloud} deletes a machine after {ends} ({setting} of class {node_class.name}), so none lives {wanted}, and pods get "
+                f"no notice. Shorten it, or raise {setting}.",
+            )
+        elif pool.expire_after + pool.termination_grace > hours * 3600:
+            reader.warn(
+                path,
+                f"{choice.cloud} deletes a machine after {ends} ({setting} of class {node_class.name}): that is within the grace period "
+                f"of a node that expires after {wanted}.",
+            )
+
+
+def _may_rent(pool: Pool, choice: CloudChoice) -> bool:
+    """Whether the requirements of the pool leave it the cloud."""
+    if pool.cloud and pool.cloud != choice.cloud:
+        return False
+    named = [(requirement.operator, requirement.values) for requirement in pool.requirements if requirement.key == PROVIDER_LABEL]
+    return all((choice.cloud in values) is (operator == "In") for operator, values in named if operator in ("In", "NotIn"))
