@@ -78,13 +78,8 @@ class AcceptanceTests:
             raise NotTested(self.untested[claim.name])
 
     def remove(self, claim: Claim) -> None:
-        """The test is over and recorded. What stays is removed by the next reap, and with the Node at the latest."""
-        pod = self._pods.last_of(claim)
-        if pod is not None:
-            try:
-                self._pods.delete(pod)
-            except ApiError as error:
-                self._context.warn(f"{claim.name}: the pod of its acceptance test could not be removed yet: {error}")
+        """The test is over and recorded."""
+        self._pods.remove(claim)
 
     def close(self) -> None:
         self._pods.close()

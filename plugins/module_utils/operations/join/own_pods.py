@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ...core.errors import TgpError
+from ...core.errors import ApiError, TgpError
 from ...kube.client import NAMESPACE
 from ...kube.informer import Follow
 from ...kube.pods import pod_path, trial_pod
@@ -64,10 +64,15 @@ class OwnPods:
         """This very pod: it carries our labels, and one that took its name has another uid."""
         self._context.kube.delete(pod_path(NAMESPACE, pod.name), uid=pod.uid)
 
-    def last_of(self, claim: Claim) -> TrialPod | None:
-        """The claim's pod as it was last shown, without a call."""
+    def remove(self, claim: Claim) -> None:
+        """The claim's pod, if one was shown; its work is done. What stays is removed by the next reap, and with the Node at the latest."""
         with self._mutex:
-            return self._pods.get(claim.name)
+            pod = self._pods.get(claim.name)
+        if pod is not None:
+            try:
+                self.delete(pod)
+            except ApiError as error:
+                self._context.warn(f"{claim.name}: the pod of its {self._purpose} could not be removed yet: {error}")
 
     def close(self) -> None:
         with self._mutex:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...core.errors import ApiError, Conflict, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
+from ...core.errors import Conflict, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from ...kube.client import NAMESPACE
 from ...model import Claim, Node, Pool, PrePull
 from ...model.labels import PRE_PULL_LABEL
@@ -66,13 +66,8 @@ class PrePulls:
         return verdict
 
     def remove(self, claim: Claim) -> None:
-        """The node is complete. What stays is removed by the next reap, and with the Node at the latest."""
-        pod = self._pods.last_of(claim)
-        if pod is not None:
-            try:
-                self._pods.delete(pod)
-            except ApiError as error:
-                self._context.warn(f"{claim.name}: the pod of prePull could not be removed yet: {error}")
+        """The node is complete."""
+        self._pods.remove(claim)
 
     def close(self) -> None:
         self._pods.close()
