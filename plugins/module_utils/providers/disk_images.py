@@ -158,7 +158,7 @@ class Retention:
 def retained(
     images: t.Sequence[DiskImage], current: DiskImage | None, used: t.Collection[str], rule: Retention, now: datetime
 ) -> dict[str, str]:
-    """By id: why the image stays; empty for one that goes. ``used``: ids of images that machines of the account were made of."""
+    """By id: why the image is kept; empty for one to remove. ``used``: ids of images that machines of the account were made of."""
     complete = sorted((image for image in images if image.state is ImageState.READY), key=_age_order, reverse=True)
     newest = {image.id for image in complete[: rule.keep]} if rule.keep is not None else set()
     return {image.id: _stays(image, current, newest, used, rule, now) for image in images}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hands a machine out (L-48): remembered by its id first, so that no run ends it from then on; its marks, its line in the bill, its claim.
 
-Killed anywhere, the same call goes on. The machine runs on, and its owner pays.
+If it is killed, the same call continues. The machine keeps running, and its owner pays.
 """
 
 from __future__ import annotations
