@@ -22,7 +22,7 @@ from .rig import URLS, Rig
 FEW, MANY = 2, 10
 #: Most calls for each rented machine from plan to Ready, besides lists. Later parts may add two to the cluster, and one for each object
 #: and run.
-MOST = {"kubernetes": 11, "lambda": 1, "tailscale": 2}
+MOST = {"kubernetes": 10, "lambda": 1, "tailscale": 2}
 SLACK = 1
 _LOCK = re.compile(r"/namespaces/tgp-system/leases(/|$)")
 _COLLECTION = re.compile(
@@ -72,7 +72,8 @@ def rented(build: t.Callable[..., Rig], count: int) -> tuple[Rig, Calls, dict[st
 
 def test_a_rented_machine_costs_a_fixed_number_of_calls(build: t.Callable[..., Rig]) -> None:
     few, many = (rented(build, count)[2] for count in (FEW, MANY))
-    each = {service: (many[service] - few.get(service, 0)) / (MANY - FEW) for service in many}
+    # Rounded: two writes about one machine fall into one or two looks, so a run has a call more or less in all.
+    each = {service: round((many[service] - few.get(service, 0)) / (MANY - FEW)) for service in many}
     assert {service: number for service, number in each.items() if number > MOST.get(service, 0)} == {}
     few_calls = {service: number for service, number in each.items() if number < MOST.get(service, 0) - SLACK}
     assert few_calls == {}, "fewer than the limit says: lower it"
