@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: tailscale_expose
 short_description: Bring the Kubernetes API into the tailnet by the Tailscale operator
 description:
-  - Sets the annotations C(tailscale.com/expose), C(tailscale.com/hostname) and C(tailscale.com/tags) of a Service, for which the
-    operator then starts a proxy in the tailnet. Other annotations stay.
+  - Sets the annotations C(tailscale.com/expose), C(tailscale.com/hostname), C(tailscale.com/tags) and C(tailscale.com/proxy-class) of a
+    Service, for which the operator then starts a proxy in the tailnet. Other annotations stay.
   - Machines of lane C(kubelet) can join through it. Talos machines cannot, since it forwards the API server alone and not trustd
     (tcp 50001), and logs and C(exec) of no machine work through it, since the API server must reach the kubelet in the tailnet.
     See docs/how_to/mesh.md.
@@ -18,7 +18,7 @@ author:
   - The tgp.gpu contributors (@tgp-gpu)
 options:
   state:
-    description: Whether the Service shall be in the tailnet. V(absent) takes the three annotations away.
+    description: Whether the Service shall be in the tailnet. V(absent) takes the four annotations away.
     type: str
     choices: [present, absent]
     default: present
@@ -30,6 +30,10 @@ options:
     type: list
     elements: str
     default: []
+  proxy_class:
+    description: Name of a ProxyClass for the pods of the proxy, see M(tgp.gpu.tailscale_operator_object).
+    type: str
+    default: ""
   namespace:
     description: Namespace of the Service.
     type: str
@@ -44,6 +48,7 @@ extends_documentation_fragment:
   - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.control_plane_info
+  - module: tgp.gpu.tailscale_operator_object
 """
 
 EXAMPLES = r"""
@@ -80,6 +85,7 @@ SPEC = dict(
         state=dict(type="str", choices=["present", "absent"], default="present"),
         hostname=dict(type="str"),
         tags=dict(type="list", elements="str", default=[]),
+        proxy_class=dict(type="str", default=""),
         namespace=dict(type="str", default="default"),
         service=dict(type="str", default="kubernetes"),
         **CLUSTER_SPEC,
@@ -95,7 +101,7 @@ def run(task: Task) -> dict:
     if present and not params["hostname"]:
         raise InvalidInput("There is no hostname.", remedy="Give hostname, for example k8s-api.", field="hostname")
     check_tags(params["tags"])
-    wanted = for_operator(params["hostname"], params["tags"]) if present else {}
+    wanted = for_operator(params["hostname"], params["tags"], params["proxy_class"]) if present else {}
     kube = connect(task)
     try:
         exposed = expose(kube, params["namespace"], params["service"], wanted, dry=task.check_mode)

@@ -14,11 +14,20 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     TAILSCALE_EXPOSE_ANNOTATION,
     TAILSCALE_HOSTNAME_ANNOTATION,
+    TAILSCALE_PROXY_CLASS_ANNOTATION,
     TAILSCALE_TAGS_ANNOTATION,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight.operator_objects import PLURALS
+from ansible_collections.tgp.gpu.plugins.modules import tailscale_operator_object
+
+from sandbox.clock import SimClock
+from sandbox.kube import KubeApi, serve
+
+from ..fixtures.tailscale_operator import DEFINITIONS, VERSION, definitions
 
 HERE = pathlib.Path(__file__).resolve().parent
 OPERATOR = "cmd/k8s-operator"
@@ -69,6 +78,60 @@ def test_S0_11_the_operator_reads_our_annotations(source: pathlib.Path) -> None:
     code = "\n".join(path.read_text() for path in (source / OPERATOR).glob("*.go") if not path.name.endswith("_test.go"))
     assert [
         one
-        for one in (TAILSCALE_EXPOSE_ANNOTATION, TAILSCALE_HOSTNAME_ANNOTATION, TAILSCALE_TAGS_ANNOTATION)
+        for one in (
+            TAILSCALE_EXPOSE_ANNOTATION,
+            TAILSCALE_HOSTNAME_ANNOTATION,
+            TAILSCALE_TAGS_ANNOTATION,
+            TAILSCALE_PROXY_CLASS_ANNOTATION,
+        )
         if f'"{one}"' not in code
     ] == []
+
+
+def not_theirs(ours: t.Any, theirs: t.Any, path: str = "spec") -> list[str]:
+    """Fields and types of our definition that theirs lacks."""
+    found = [] if ours["type"] == theirs.get("type") else [f"{path} is {theirs.get('type')} there"]
+    for key, schema in ours.get("properties", {}).items():
+        if key not in theirs.get("properties", {}):
+            found.append(f"{path}.{key}")
+        else:
+            found += not_theirs(schema, theirs["properties"][key], f"{path}.{key}")
+    return found
+
+
+def test_S3_05_the_operators_own_definitions_take_our_objects(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Its definitions have the fields of those that other tests use, and the module applies both kinds with them."""
+    shipped = [
+        yaml.safe_load((source / OPERATOR / "deploy" / "crds" / f"tailscale.com_{plural}.yaml").read_text())
+        for plural in PLURALS.values()
+    ]
+    for ours, theirs in zip(definitions(), shipped, strict=True):
+        assert ours["spec"]["names"]["plural"] == theirs["spec"]["names"]["plural"] and theirs["spec"]["scope"] == "Cluster"
+        there = {one["name"]: one for one in theirs["spec"]["versions"]}[VERSION]
+        schemas = [one["schema"]["openAPIV3Schema"]["properties"]["spec"] for one in (ours["spec"]["versions"][0], there)]
+        assert not_theirs(*schemas) == []
+    api = KubeApi(SimClock(1.0), seed=1, node_grace=None).start()
+    server = serve(api)
+    try:
+        api.write_kubeconfig(str(tmp_path / "kubeconfig"), server.url)
+        for definition in shipped:
+            assert api.request("POST", DEFINITIONS, definition)[0] == 201
+        given = {
+            "Connector": {"hostname": "lan", "proxyClass": "small", "subnetRouter": {"advertiseRoutes": ["192.168.10.0/24"]}},
+            "ProxyClass": {"statefulSet": {"pod": {"tailscaleContainer": {"resources": {"requests": {"cpu": "100m"}}}}}},
+        }
+        spec = tailscale_operator_object.SPEC["argument_spec"]
+        defaults = {name: option.get("default") for name, option in spec.items()}
+        for kind, wanted in given.items():
+            params = {**defaults, "kubeconfig": str(tmp_path / "kubeconfig"), "kind": kind, "name": "small", "spec": wanted}
+            results = [execute(tailscale_operator_object.SPEC, tailscale_operator_object.run, Task(params)) for _time in range(2)]
+            assert [one["changed"] for one in results] == [True, False], results
+            wrong = execute(
+                tailscale_operator_object.SPEC,
+                tailscale_operator_object.run,
+                Task({**params, "spec": {**wanted, "tagz": ["tag:k8s"]}}),
+            )
+            assert wrong["failed"] and "no field spec.tagz" in wrong["msg"]
+    finally:
+        server.stop()
+        api.stop()

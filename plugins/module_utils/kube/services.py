@@ -17,6 +17,7 @@ from ..model.labels import (
     MANAGED_BY_LABEL,
     TAILSCALE_EXPOSE_ANNOTATION,
     TAILSCALE_HOSTNAME_ANNOTATION,
+    TAILSCALE_PROXY_CLASS_ANNOTATION,
     TAILSCALE_TAGS_ANNOTATION,
 )
 from .client import Json, Kube
@@ -137,6 +138,12 @@ def change_list(kube: Kube, namespace: str, name: str, key: str, change: t.Calla
 # ---- lets the Tailscale operator bring a Service into the tailnet: by annotations, of which only ours are touched
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_EXPOSING = (
+    TAILSCALE_EXPOSE_ANNOTATION,
+    TAILSCALE_HOSTNAME_ANNOTATION,
+    TAILSCALE_TAGS_ANNOTATION,
+    TAILSCALE_PROXY_CLASS_ANNOTATION,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,7 +159,7 @@ class Exposed:
         return self.before != self.after
 
 
-def for_operator(hostname: str, tags: t.Sequence[str]) -> dict[str, str]:
+def for_operator(hostname: str, tags: t.Sequence[str], proxy_class: str = "") -> dict[str, str]:
     """What the operator reads. InvalidInput for a hostname that the tailnet would rewrite."""
     if not _LABEL.fullmatch(hostname):
         raise InvalidInput(
@@ -164,11 +171,12 @@ def for_operator(hostname: str, tags: t.Sequence[str]) -> dict[str, str]:
         TAILSCALE_EXPOSE_ANNOTATION: "true",
         TAILSCALE_HOSTNAME_ANNOTATION: hostname,
         **({TAILSCALE_TAGS_ANNOTATION: ",".join(tags)} if tags else {}),
+        **({TAILSCALE_PROXY_CLASS_ANNOTATION: proxy_class} if proxy_class else {}),
     }
 
 
 def expose(kube: Kube, namespace: str, name: str, wanted: t.Mapping[str, str], *, dry: bool) -> Exposed:
-    """Give the Service exactly ``wanted`` of our three annotations ({} takes them away); all others stay.
+    """Give the Service exactly ``wanted`` of our four annotations ({} takes them away); all others stay.
 
     Raises InvalidInput when there is no such Service.
     """
@@ -181,11 +189,7 @@ def expose(kube: Kube, namespace: str, name: str, wanted: t.Mapping[str, str], *
             remedy="The API server's own is default/kubernetes; see kubectl get service -A.",
         ) from error
     there: Json = raw["metadata"].get("annotations") or {}
-    before = {
-        key: str(there[key])
-        for key in (TAILSCALE_EXPOSE_ANNOTATION, TAILSCALE_HOSTNAME_ANNOTATION, TAILSCALE_TAGS_ANNOTATION)
-        if key in there
-    }
+    before = {key: str(there[key]) for key in _EXPOSING if key in there}
     ports = tuple(int(port["port"]) for port in (raw.get("spec") or {}).get("ports") or ())
     result = Exposed(before, dict(wanted), ports)
     if result.changed and not dry:

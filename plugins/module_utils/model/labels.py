@@ -148,6 +148,7 @@ TAILNET_IP_ANNOTATION = "tailscale.com/tailnet-ip"
 TAILSCALE_EXPOSE_ANNOTATION = "tailscale.com/expose"
 TAILSCALE_HOSTNAME_ANNOTATION = "tailscale.com/hostname"
 TAILSCALE_TAGS_ANNOTATION = "tailscale.com/tags"
+TAILSCALE_PROXY_CLASS_ANNOTATION = "tailscale.com/proxy-class"
 
 # ---- of pods that have to run at once (L-39)
 

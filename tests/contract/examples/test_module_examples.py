@@ -22,6 +22,7 @@ from sandbox.running import Running
 from sandbox.talos_maintenance import Maintenance
 
 from ...fixtures.demo import listed_soon
+from ...fixtures.tailscale_operator import DEFINITIONS, definitions
 from ...fixtures.tls_door import TlsDoors
 from ...fixtures.wireguard_programs import HUB_FILE, HUB_PRIVATE, Programs
 
@@ -65,6 +66,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "tailscale_device",
     "tailscale_policy_info",
     "tailscale_expose",
+    "tailscale_operator_object",
     "control_plane_info",
     "talos_schematic",
     "talos_image",
@@ -180,6 +182,8 @@ def test_the_examples_of_all_modules_run_as_they_stand(
     doors = {"endpoint": str(running.kube.base_url).rstrip("/"), "control_planes": control_planes}
     tunnel = {"hub": "localhost", "hub_config": str(tmp_path / "wg-tgp.conf")}
     write_play(tmp_path / "examples.yml", tasks, {**VARIABLES, **own_machines, **doors, **tunnel})
+    for definition in definitions():
+        running.kube.post(DEFINITIONS, json=definition).raise_for_status()
     own = json.dumps({"tgp_documents": str(ROOT / "examples" / "demo"), "tgp_pool": "own"})
     ansible_playbook(running, tmp_path, str(ROOT / "playbooks" / "provision.yml"), "-e", own)  # rack-1 becomes a node
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The API server in the tailnet: annotations of its Service, and whether both doors of the control plane can be used."""
+"""The API server in the tailnet: annotations of its Service, objects of the operator, and whether both doors of the control plane can be
+used."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
-from ansible_collections.tgp.gpu.plugins.modules import control_plane_info, tailscale_expose
+from ansible_collections.tgp.gpu.plugins.modules import control_plane_info, tailscale_expose, tailscale_operator_object
 
 from sandbox.clock import SimClock
 from sandbox.kube import KubeApi, serve
 
+from ...fixtures.tailscale_operator import DEFINITIONS, definitions
 from ...fixtures.tls_door import TlsDoors
 
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
@@ -63,6 +65,14 @@ def test_S0_11_expose_is_done_once_and_undone_without_a_trace(cluster: tuple[Kub
     assert call(tailscale_expose, **gone)["changed"] is False
 
 
+def test_S3_05_the_proxy_may_have_a_class_of_the_operator(cluster: tuple[KubeApi, str]) -> None:
+    api, kubeconfig = cluster
+    spec = {"kubeconfig": kubeconfig, "hostname": "k8s-api"}
+    call(tailscale_expose, proxy_class="small", **spec)
+    assert annotations(api)["tailscale.com/proxy-class"] == "small"
+    assert call(tailscale_expose, **spec)["changed"] is True and "tailscale.com/proxy-class" not in annotations(api)
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -76,6 +86,100 @@ def test_S0_11_expose_is_done_once_and_undone_without_a_trace(cluster: tuple[Kub
 def test_bad_input_says_what_to_write(cluster: tuple[KubeApi, str], spec: dict[str, t.Any], words: str) -> None:
     told = call(tailscale_expose, kubeconfig=cluster[1], **spec)
     assert told["failed"] and words in told["msg"]
+
+
+# ---- objects of the operator
+
+CONNECTORS = "/apis/tailscale.com/v1alpha1/connectors"
+LAN = {
+    "hostname": "control-planes",
+    "tags": ["tag:k8s"],
+    "proxyClass": "small",
+    "subnetRouter": {"advertiseRoutes": ["192.168.10.0/24"]},
+}
+
+
+@pytest.fixture
+def operator(cluster: tuple[KubeApi, str]) -> tuple[KubeApi, t.Callable[..., Result]]:
+    """A cluster with the operator's definitions, and the module on it."""
+    api, kubeconfig = cluster
+    for definition in definitions():
+        assert api.request("POST", DEFINITIONS, definition)[0] == 201
+
+    def module(**params: t.Any) -> Result:
+        given = {"kind": "Connector", "name": "lan", **params}
+        return call(tailscale_operator_object, kubeconfig=kubeconfig, **given)
+
+    return api, module
+
+
+def writes(api: KubeApi, run: t.Callable[[], Result]) -> tuple[Result, bool]:
+    """The result, and whether the object's version changed."""
+    before = api.request("GET", f"{CONNECTORS}/lan")[1].get("metadata", {}).get("resourceVersion")
+    result = run()
+    return result, before != api.request("GET", f"{CONNECTORS}/lan")[1].get("metadata", {}).get("resourceVersion")
+
+
+def test_S3_05_a_connector_is_applied_once_changed_and_deleted(operator: tuple[KubeApi, t.Callable[..., Result]]) -> None:
+    api, module = operator
+    planned, written = writes(api, lambda: module(spec=LAN, check=True, diff=True))
+    assert planned["changed"] and not written and "192.168.10.0/24" in planned["diff"][0]["after"]
+    done = module(spec=LAN)
+    assert done["objects"] == [{"kind": "Connector", "namespace": "", "name": "lan", "result": "created"}]
+    assert api.request("GET", f"{CONNECTORS}/lan")[1]["spec"] == LAN
+    again, written = writes(api, lambda: module(spec=LAN))
+    assert again["changed"] is False and not written
+    fewer = {key: value for key, value in LAN.items() if key != "proxyClass"}
+    assert module(spec=fewer)["changed"] is True
+    assert api.request("GET", f"{CONNECTORS}/lan")[1]["spec"] == fewer  # a field that is left out goes
+    looked, written = writes(api, lambda: module(state="absent", check=True))
+    assert looked["changed"] and not written
+    assert module(state="absent")["objects"][0]["result"] == "deleted"
+    assert api.request("GET", f"{CONNECTORS}/lan")[0] == 404
+    assert module(state="absent")["changed"] is False
+
+
+def test_S3_05_an_object_of_another_owner_is_left_alone(operator: tuple[KubeApi, t.Callable[..., Result]]) -> None:
+    api, module = operator
+    theirs = {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "metadata": {"name": "lan"}, "spec": {"exitNode": True}}
+    assert api.request("POST", CONNECTORS, theirs)[0] == 201
+    for params in ({"spec": LAN}, {"state": "absent"}):
+        (told, written) = writes(api, lambda params=params: module(**params))
+        assert told["failed"] and "did not create it" in told["msg"] and not written
+    assert module(spec=LAN, force=True)["changed"] is True
+    assert module(state="absent")["changed"] is True
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"spec": None}, "has no spec"),
+        ({"spec": {"tags": ["k8s"], "exitNode": True}}, "no tags of a tailnet"),
+        ({"spec": {"subnetRouter": {"advertiseRoutes": ["192.168.10.7/24"]}}}, "'192.168.10.7/24' is not a network"),
+        ({"spec": {"appConnector": {"routes": ["all"]}}}, "'all' is not a network"),
+        (
+            {"spec": {"subnetRouter": {"advertiseRoutes": ["10.0.0.0/8"], "routes": ["10.0.0.0/8"]}}},
+            "no field spec.subnetRouter.routes",
+        ),
+        ({"spec": {"hostname": "lan"}}, "at least one of exit node"),
+        ({"kind": "ProxyClass", "spec": {"metrics": {}}}, "enable"),
+    ],
+)
+def test_S3_05_a_faulty_spec_is_refused_before_anything_is_written(
+    operator: tuple[KubeApi, t.Callable[..., Result]], params: dict[str, t.Any], words: str
+) -> None:
+    api, module = operator
+    told = module(**params)
+    assert told["failed"] and words in told["msg"], told
+    assert api.request("GET", CONNECTORS)[1]["items"] == []
+
+
+def test_S3_05_without_the_operator_the_error_says_how_to_install_it(cluster: tuple[KubeApi, str]) -> None:
+    params = {"kubeconfig": cluster[1], "kind": "ProxyClass", "name": "small", "spec": {"metrics": {"enable": True}}}
+    told = call(tailscale_operator_object, **params)
+    assert told["failed"] and "operator is not installed" in told["msg"] and "prereqs_install=true" in told["msg"]
+    assert call(tailscale_operator_object, check=True, **params)["changed"] is True  # the operator may come with the same run
+    assert call(tailscale_operator_object, **{**params, "state": "absent"})["changed"] is False
 
 
 # ---- doors
