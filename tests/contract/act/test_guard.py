@@ -15,10 +15,13 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
+from sandbox.gcp_account import Account as GoogleAccount
+from sandbox.gcp_instances import end_overdue
 from sandbox.world import Machine
 
 from .rig import Rig
 from .test_gcp import build_gcp
+from .test_service import made as build_service
 from .test_spot import OFFERS as HOSTS
 from .test_spot import Build, only
 from .test_vultr import build_vultr
@@ -130,3 +133,44 @@ def test_L46_the_controller_vanishes(build: Build, cloud: str, way: str) -> None
     rig.reap()
     if saves or (guarded and cloud == "vultr"):
         rig.until(lambda: machine.ended is not None, "the next run deletes it", 10)
+
+
+UNGUARDED: dict[tuple[str, str], t.Callable[[Build], Rig]] = {
+    ("talos", "vultr"): lambda build: build_vultr(build, "talos"),
+    ("talos", "gcp"): lambda build: build_gcp(build, "talos"),
+    ("service", "runpod"): lambda build: build_service(build, "runpod"),
+    ("service", "vast"): lambda build: build_service(build, "vast"),
+}
+LIFE = 36  # hours that the class lets Google run the machine
+
+
+@pytest.mark.parametrize(("lane", "cloud"), UNGUARDED)
+def test_L46_where_no_guard_is_only_the_provider_ends_a_machine(build: Build, lane: str, cloud: str) -> None:
+    """Lanes talos and service: billed in full hour by hour, except where the provider has a time of its own, which was set at create."""
+    rig = UNGUARDED[lane, cloud](build)
+    if cloud == "gcp":
+        rig.demo_class["providers"][0]["settings"]["maxRunHours"] = LIFE
+    pool = str(next(one["metadata"]["name"] for one in rig.documents if one["kind"] == "GPUNodePool"))
+    rig.rent(pool=pool)
+    assert [row["result"] for row in rig.join()["machines"]] == ["ready"]
+    machine = rig.machine()
+    assert "tgp-guard" not in (machine.payload or "")
+    states = []
+    bills = [machine.cost(rig.clock.now())]
+    for hour in range(1, 51):
+        rig.advance(HOUR)
+        if cloud == "gcp":
+            end_overdue(rig.world, GoogleAccount.of(rig.world))
+        states.append("deleted" if machine.ended is not None else "on")
+        bills.append(machine.cost(rig.clock.now()))
+        due = machine.price_hour if states[-1] == "on" else 0
+        assert hour == LIFE or abs(bills[-1] - bills[-2] - due) < machine.price_hour / 20, hour
+    page = (ROOT / "docs/how_to/without_controller.md").read_text(encoding="utf-8")
+    row = f"| `{lane}` | `{cloud}` | {states[25]} | {states[49]} | ${bills[50] - bills[26]:.2f} |"
+    assert row in page, row
+    assert states.count("deleted") == (50 - LIFE + 1 if cloud == "gcp" else 0)
+    if cloud == "gcp":
+        for _run in range(2):  # a machine that is missing in one list may be missing by a mistake of the provider
+            rig.reap()
+            rig.advance(600)
+        assert rig.claims() == {} and rig.nodes() == {}
