@@ -71,7 +71,7 @@ def _with_work(claim: Claim, node: Node | None, situation: Situation) -> tuple[C
         return pod_owner(pod, situation.seen.namespaces, claim.owner, situation.settings)
 
     seen = hours.pod_times([pod for pod in pods if pod.node == node.name], situation.settings, situation.now, owner)
-    work, due = hours.look(claim.work, hours.life_of(claim), seen, now)
+    work, due = hours.look(claim.work, hours.life_of(claim), seen, now, closed_to_pods=node.unschedulable)
     return (claim if work == claim.work else dataclasses.replace(claim, work=work)), due
 
 

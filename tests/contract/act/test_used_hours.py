@@ -32,6 +32,7 @@ FIRST = int(os.environ.get("TGP_FIRST_STORY", "7"))
 SEEDS = range(FIRST, FIRST + STORIES)
 SPEED = 80.0  # then what this process takes for an end stays within a minute
 CENT = Decimal("0.01")
+DUST = Decimal("1e-20")  # a third of a cent has no last digit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +126,7 @@ def test_A07_ledger_report_and_the_worlds_bill_agree(told: All, seed: int) -> No
     for view in ("teams", "namespaces", "requesters"):
         assert sum(Decimal(row["cost"]) for row in (*report["split"][view], *report["split"]["unassigned"])) == cents, view
     theirs = add_up(machine.cost(rig.clock.now()) for machine in rig.machines(living=False))
-    assert abs(bill - theirs) <= add_up(Decimal(line["price_hour"]) / 60 for line in story.ledger)
+    assert abs(bill - theirs) <= add_up(Decimal(line["price_hour"]) / 60 for line in story.ledger) + DUST
     assert len(story.ledger) == len(rig.machines(living=False))
 
 

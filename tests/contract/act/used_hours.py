@@ -6,7 +6,8 @@ tables: when containers started and ended by the API server, and when pods left 
 after the code: it knows neither spans nor pieces.
 
 Of our own records it takes two things. The moments at which a machine was recorded, because a pod that is gone at the next one leaves no other
-trace; and when a machine joined, was usable and was drained, which is decided and not measured.
+trace; and when a machine joined, was usable and was drained, which is decided and not measured. A run that ends a machine records it first, and
+its claim is gone when the run is over, so the moments are read after each module.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Tale:
         self.metrics: dict[str, t.Any] = {"metrics_file": str(rig.folder / "tgp.prom")}
         self.jobs: list[Job] = []
         self.looks: dict[str, list[datetime]] = collections.defaultdict(list)  # machine → when it was recorded
+        self.shut: dict[str, list[tuple[datetime, bool]]] = collections.defaultdict(list)  # Node → whether it was cordoned, when
         self.joining: dict[str, datetime] = {}  # machine → when its Node or device was there, by its claim
         self.seen: collections.Counter[str] = collections.Counter()  # what happened in it
         self.spaces = self.chance.random() < 0.5  # labels of namespaces count
@@ -91,8 +93,8 @@ class Tale:
         self.cloud = self.chance.choice(("lambda", "lambda", "vast"))  # the second bills only the disk until a machine runs
         self._numbers = iter(range(10_000))
         rig.call = lambda code, task: execute(code.SPEC, code.run, _as_reap(task), code.__name__)
-        run = rig.run
-        rig.run = lambda module, run_id="", **params: run(module, run_id, **{**self.metrics, **params})  # type: ignore[method-assign]
+        self._module = rig.run
+        rig.run = self._run_module  # type: ignore[method-assign]
 
     def play(self) -> None:
         rig, chance = self.rig, self.chance
@@ -131,6 +133,12 @@ class Tale:
         if self.pool_team:
             rig.document("GPUNodePool", "training")["metadata"]["labels"] = {"tgp.io/team": self.pool_team}
 
+    def _run_module(self, module: str, run_id: str = "", **params: t.Any) -> dict[str, t.Any]:
+        try:
+            return self._module(module, run_id, **{**self.metrics, **params})
+        finally:
+            self._note_looks()
+
     # ---- what happens
 
     def _possible(self) -> tuple[str, ...]:
@@ -158,7 +166,6 @@ class Tale:
     def _rent(self) -> None:
         if len(self.rig.machines()) < 3:
             self.rig.rent(**self._options())
-            self._note_looks()
             self.rig.join()
 
     def _fail(self) -> None:
@@ -173,7 +180,7 @@ class Tale:
         chance, used = self.chance, collections.Counter[str]()
         for job in self.jobs:
             used[job.node] += job.gpus if job.end is None and job.gone is None else 0
-        free = {node: self.gpus - used[node] for node in sorted(self._nodes())}
+        free = {node: self.gpus - used[node] for node in sorted(self._nodes(open_only=True))}
         node = chance.choice(sorted(free)) if free else ""
         if not node:
             return
@@ -229,7 +236,6 @@ class Tale:
 
     def _destroy(self) -> None:
         plan = self.rig.plan("destroy", all=True, force=True, **self._options())
-        self._note_looks()
         self.rig.run("teardown", plan["run_id"], orphans=plan["orphans"], unrecorded=plan.get("unrecorded", []))
         self.rig.unlock(plan["run_id"])
 
@@ -247,10 +253,10 @@ class Tale:
         whole = sum(rates)
         return [float(line["cost"]) * rate / whole / line["gpu_count"] for rate in rates]
 
-    def _nodes(self) -> list[str]:
-        """Of machines that live."""
+    def _nodes(self, *, open_only: bool = False) -> list[str]:
+        """Of machines that live. ``open_only``: those that a scheduler may choose."""
         living = {machine.name for machine in self.rig.machines()}
-        return [name for name in self.rig.nodes() if name in living]
+        return [name for name, node in self.rig.nodes().items() if name in living and not (open_only and _shut(node))]
 
     def _running(self) -> list[Job]:
         return [job for job in self.jobs if job.end is None and job.gone is None and job.node in self._nodes()]
@@ -263,10 +269,17 @@ class Tale:
             for entered, phase, _why in claim["history"]:
                 if phase == "Joining":
                     self.joining.setdefault(name, moment(entered))
+        now = self.rig.clock.now()
+        for name, node in self.rig.nodes().items():
+            self.shut[name].append((now, _shut(node)))
         living = set(self._nodes())
         for job in self.jobs:
             if job.gone is None and job.node not in living:
-                job.gone = self.rig.clock.now()
+                job.gone = now
+
+
+def _shut(node: t.Mapping[str, t.Any]) -> bool:
+    return bool(node["spec"].get("unschedulable"))
 
 
 def _as_reap(task: Task) -> Task:
@@ -303,30 +316,43 @@ def integral(lines: t.Iterable[Line], tale: Tale) -> Integral:
         name = line["name"]
         jobs = [job for job in tale.jobs if job.node == name and job.counts]
         looks = [look for look in tale.looks[name] if moment(line["start"]) < look < moment(line["end"])]
-        _machine(found, line | {"joining": tale.joining.get(name)}, jobs, looks, tale.prices(line))
+        _machine(found, line | {"joining": tale.joining.get(name), "shut": tale.shut[name]}, jobs, looks, tale.prices(line))
     return found
 
 
 def _machine(found: Integral, line: Line, jobs: t.Sequence[Job], looks: t.Iterable[datetime], prices: t.Sequence[float]) -> None:
     """Second by second: who ran, as far as anybody can know. ``prices``: of each second of one GPU."""
     start, end = moment(line["start"]), moment(line["end"])
+    usable = moment(line["initialized"] or line["end"])
     moments = sorted({start, end, *looks})
     for since, until in zip(moments, moments[1:], strict=False):
         listed = [job for job in jobs if until != end and job.start <= until and (job.gone is None or job.gone > until)]
         lost = [job for job in jobs if job not in listed and job.start <= since and not (job.end and job.end <= since)]
-        blind = until - since > timedelta(seconds=LONGEST_GAP)
+        # two hours of what could have been used: before it is usable, a machine shows what it does by itself
+        blind = until - max(since, usable) > timedelta(seconds=LONGEST_GAP)
+        shut = until != end and [was for noted, was in line["shut"] if noted <= until][-1:] == [True]
         for second in range(_between(start, since), _between(start, until)):
             here = start + timedelta(seconds=second)
             running = [job for job in listed if job.start <= here and not (job.end and job.end <= here)]
-            _second(found, line, here, running, lost, prices[second], blind=blind)
+            _second(found, line, here, running, lost, prices[second], blind=blind, shut=shut)
 
 
 def _second(
-    found: Integral, line: Line, here: datetime, running: t.Sequence[Job], lost: t.Sequence[Job], price: float, *, blind: bool
+    found: Integral,
+    line: Line,
+    here: datetime,
+    running: t.Sequence[Job],
+    lost: t.Sequence[Job],
+    price: float,
+    *,
+    blind: bool,
+    shut: bool,
 ) -> None:
+    """``shut``: whoever looked next found the Node cordoned, so that no pod came since its machine was to end."""
     slots, state = line["gpu_count"], _state(line, here)
     if not running:
-        unknown = state != "failed" and (lost or (blind and state == "waiting"))
+        silent = state == "waiting" or (state == "draining" and not shut)
+        unknown = state != "failed" and (lost or (blind and silent))
         found.uses["unmeasured" if unknown else state] += 1
         found.add("unassigned", "unmeasured" if unknown else state, slots, price)
         return

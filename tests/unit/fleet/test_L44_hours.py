@@ -28,7 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.hours import 
     MOST_OWNERS,
     Lifeline,
     PodTime,
-    largest_remainder,
+    in_proportion,
     look,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.price_history import break_even_rows
@@ -168,6 +168,23 @@ def test_L44_a_node_that_fell_silent_says_nothing_of_the_time_after() -> None:
     assert mine.work is not None and mine.work.until == at("11:25")
 
 
+@pytest.mark.parametrize(("cordoned", "unmeasured"), [(False, 230), (True, 60)])
+def test_L44_a_decided_drain_closes_no_node_that_is_not_cordoned(cordoned: bool, unmeasured: int) -> None:
+    """The end was decided at 12:10, and that run was killed. At 15:00 an open node may have run pods all the time that are gone again."""
+    doomed = dataclasses.replace(MINE, deletion=Deletion("Empty", at("12:10")))
+    mine, _written = after([(at("15:00"), [])], doomed, unschedulable=cordoned)
+    assert mine.deletion is None, "it is not to end any more"
+    assert mine.work is not None and sum(span.unmeasured for span in mine.work.spans) == unmeasured * 60
+    assert minutes(ended(mine, "15:00")) == of(unmeasured=str(unmeasured), **BOOT, **({"waiting": "170"} if cordoned else {}))
+
+
+@pytest.mark.parametrize(("first", "use"), [("13:10", "waiting"), ("13:11", "unmeasured")])
+def test_L44_without_a_record_two_hours_are_counted_from_when_the_machine_is_usable(first: str, use: str) -> None:
+    """It is usable from 11:10; that it could run no pod before is known without a record."""
+    mine, _written = after([(at(first), [])])
+    assert minutes(ended(mine, first)) == of(**{use: "120" if use == "waiting" else "121"}, **BOOT)
+
+
 def test_L44_a_service_is_useful_from_its_first_answer() -> None:
     service = dataclasses.replace(MINE, lane=Lane.SERVICE, idle_since=at("11:50"))
     assert minutes(ended(service, "12:00")) == of(useful="40", waiting="10", **BOOT)
@@ -261,11 +278,11 @@ def test_L44_the_record_is_the_integral_of_what_was_observed(events: list[Busy],
     st.integers(0, 10**6),
 )
 def test_L44_the_largest_remainder_divides_to_the_last_unit(shares: dict[str, t.Any], total: int) -> None:
-    whole = largest_remainder(shares, total)
+    whole = in_proportion(shares, total)
     if any(shares.values()):
         assert sum(whole.values()) == total
         assert all(abs(whole[key] - share * total / sum(shares.values())) < 1 for key, share in shares.items())
-        assert whole == largest_remainder(dict(reversed(shares.items())), total)
+        assert whole == in_proportion(dict(reversed(shares.items())), total)
 
 
 @pytest.mark.parametrize("price", ["0.42", "1.00", "3.3333"])

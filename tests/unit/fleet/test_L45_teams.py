@@ -9,7 +9,7 @@ import dataclasses
 import random
 import typing as t
 from datetime import timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 import pytest
@@ -19,7 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record impo
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.hours import Lifeline, PodTime, look
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import report
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.teams import UNKNOWN, pod_owner, rows
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.teams import UNASSIGNED, UNKNOWN, Share, Split, pod_owner, rows
 from ansible_collections.tgp.gpu.plugins.module_utils.reports.text import split_views
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +68,36 @@ def test_L45_E_shared_4_a_cent_that_cannot_be_divided_goes_to_the_largest_remain
     """0.10 among three equal parts: 4, 3 and 3 cents, always in the same order."""
     thirds = [(PodOwner("x", team), 0, 3600, 1) for team in ("c", "a", "b")]
     assert cents(line(*thirds, gpus=3, price="0.10"))["teams"] == {"a": "0.04", "b": "0.03", "c": "0.03"}
+
+
+def test_L45_E_shared_5_no_amount_in_cents_is_a_cent_or_more_from_its_dollars() -> None:
+    """A bill of 1.944. Amounts that are scaled to 1.94 first, and once more within what is assigned, make 1.59 of 1.603."""
+    found = Split(
+        teams={"red": Share(cost=Fraction("0.207")), "blue": Share(cost=Fraction("1.603"))},
+        namespaces={"x": Share(cost=Fraction("1.81"))},
+        unassigned={"idle": Share(cost=Fraction("0.107")), "waiting": Share(cost=Fraction("0.027"))},
+    )
+    shown = {view: {row.word: str(row.cost) for row in entries} for view, entries in rows(found, Decimal("1.944")).items()}
+    assert shown["teams"] == {"blue": "1.6", "red": "0.21"} and shown["namespaces"] == {"x": "1.81"}
+    assert shown["unassigned"] == {"idle": "0.11", "waiting": "0.02"}
+
+
+AMOUNTS = st.dictionaries(st.sampled_from("abcd"), st.fractions(0, 20, max_denominator=997), min_size=1)
+NOBODYS = st.dictionaries(st.sampled_from(UNASSIGNED), st.fractions(0, 20, max_denominator=997))
+
+
+@given(AMOUNTS, NOBODYS)
+def test_L45_cents_add_up_to_the_bill_and_each_is_its_amount(teams: dict[str, Fraction], nobodys: dict[str, Fraction]) -> None:
+    exact = sum(teams.values()) + sum(nobodys.values())
+    total = Decimal(exact.numerator) / exact.denominator
+    whole = {"x": Share(cost=sum(teams.values(), Fraction(0)))}
+    found = Split(*({word: Share(cost=amount) for word, amount in view.items()} for view in (teams, {}, {}, nobodys)))
+    views = rows(dataclasses.replace(found, namespaces=whole), total)
+    for view, amounts in (("teams", teams), ("unassigned", nobodys)):
+        assert all(abs(row.cost - Decimal(float(amounts[row.word]))) < Decimal("0.01") + Decimal("1e-9") for row in views[view])
+    bill = total.quantize(Decimal("0.01"), ROUND_HALF_UP)
+    assert sum(row.cost for view in ("teams", "unassigned") for row in views[view]) == bill
+    assert sum(row.cost for view in ("namespaces", "unassigned") for row in views[view]) == bill
 
 
 @pytest.mark.parametrize(

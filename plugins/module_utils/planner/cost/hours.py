@@ -10,6 +10,7 @@ counts nothing twice: the next run goes on from the same moment.
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 from datetime import datetime, timedelta, timezone
 from decimal import Context, Decimal
@@ -99,9 +100,12 @@ def _gpus(pod: Pod, settings: Settings) -> int:
 # ---- the record of a machine
 
 
-def look(record: WorkRecord | None, life: Lifeline, seen: t.Sequence[PodTime], now: datetime) -> tuple[WorkRecord | None, bool]:
+def look(
+    record: WorkRecord | None, life: Lifeline, seen: t.Sequence[PodTime], now: datetime, *, closed_to_pods: bool = False
+) -> tuple[WorkRecord | None, bool]:
     """The record after a look at ``now`` that saw these pods, and whether it must be written. Without ``True`` the same look may be made later:
-    it gives the same."""
+    it gives the same. ``closed_to_pods``: the Node was found cordoned. The decision to drain alone cordons nothing: a run that is killed right
+    after it leaves an open Node, and pods come that may be gone again at this look."""
     now = _whole(now)
     since = record.until if record is not None else life.began
     running = {pod.uid: pod for pod in record.running} if record is not None else {}
@@ -124,9 +128,7 @@ def look(record: WorkRecord | None, life: Lifeline, seen: t.Sequence[PodTime], n
     due = changed or (bool(running or life.usable) and (now - since).total_seconds() >= again)
     if not due and not running:
         return record, False
-    unmeasured_from = since if (now - since).total_seconds() <= LONGEST_GAP else max(since, life.usable or now)
-    blind = now - unmeasured_from > timedelta(seconds=LONGEST_GAP)
-    fresh = _spans(known, vanished, (since, now), life, unmeasured_from if blind else None)
+    fresh = _spans(known, vanished, (since, now), life, _unmeasured(life, since, now, closed_to_pods=closed_to_pods))
     still = tuple(
         sorted(
             (running.get(each.pod.uid, each.pod) for each in seen if each.end is None or each.end > now), key=lambda pod: pod.uid
@@ -134,6 +136,14 @@ def look(record: WorkRecord | None, life: Lifeline, seen: t.Sequence[PodTime], n
     )
     cuts = {life.joining, life.usable, life.draining}
     return WorkRecord(now, still, _merged((*(record.spans if record else ()), *fresh), cuts)), due
+
+
+def _unmeasured(life: Lifeline, since: datetime, now: datetime, *, closed_to_pods: bool) -> tuple[datetime, datetime] | None:
+    """Between which moments idleness is not believed: a usable machine, for long without a record, that new pods could reach."""
+    start = max(since, life.usable or now)
+    if now - start <= timedelta(seconds=LONGEST_GAP):
+        return None
+    return start, now if life.draining is None or not closed_to_pods else min(max(life.draining, start), now)
 
 
 def closed(record: WorkRecord | None, life: Lifeline, end: datetime, *, lives: bool) -> WorkRecord:
@@ -183,15 +193,16 @@ def _spans(
     vanished: t.Sequence[WorkingPod],
     time: tuple[datetime, datetime],
     life: Lifeline,
-    unmeasured_from: datetime | None,
+    unmeasured: tuple[datetime, datetime] | None,
 ) -> list[WorkSpan]:
-    """The time in pieces in which the same pods ran. ``vanished`` pods may have run in all of it."""
+    """The time in pieces in which the same pods ran. ``vanished`` pods may have run in all of it, unknown ones between the moments of
+    ``unmeasured``."""
     since, now = time
     moments = {since, now, *_midnights(since, now)}
     moments |= {moment for start, stop, _pod in known for moment in (start, stop)}
     moments |= {
         moment
-        for moment in (life.joining, life.usable, life.draining, unmeasured_from)
+        for moment in (life.joining, life.usable, life.draining, *(unmeasured or ()))
         if moment is not None and since < moment < now
     }
     order = sorted(moments)
@@ -204,16 +215,11 @@ def _spans(
         if here:
             unseen = min(free, seconds * sum(pod.gpus for pod in vanished))
             spans.append(WorkSpan(start, stop, seconds, 0, uses, unseen))
-        elif vanished or (unmeasured_from is not None and start >= unmeasured_from and not _drains(life, start)):
+        elif vanished or (unmeasured is not None and unmeasured[0] <= start < unmeasured[1]):
             spans.append(WorkSpan(start, stop, 0, seconds, (), free))
         else:
             spans.append(WorkSpan(start, stop))
     return spans
-
-
-def _drains(life: Lifeline, moment: datetime) -> bool:
-    """Whether no new pod can have come: the node is closed."""
-    return life.draining is not None and moment >= life.draining
 
 
 def _allotted(pods: t.Sequence[WorkingPod], room: int, seconds: int) -> tuple[PodUse, ...]:
@@ -222,25 +228,35 @@ def _allotted(pods: t.Sequence[WorkingPod], room: int, seconds: int) -> tuple[Po
     for pod in pods:
         wanted[pod.owner] = wanted.get(pod.owner, 0) + pod.gpus * seconds
     if sum(wanted.values()) > room:
-        wanted = largest_remainder({owner: Fraction(amount) for owner, amount in wanted.items()}, room)
+        wanted = in_proportion(wanted, room)
     return tuple(PodUse(owner, amount) for owner, amount in sorted(wanted.items()) if amount)
 
 
 _Key = t.TypeVar("_Key", bound=t.Hashable)
 
 
-def largest_remainder(shares: t.Mapping[_Key, Fraction], total: int) -> dict[_Key, int]:
-    """``total`` divided in whole numbers in proportion to ``shares``: each gets its part rounded down, and those with the largest remainders
-    one more. Equal remainders go by the order of keys, so that the same shares always give the same numbers."""
-    sum_of_all = sum(shares.values(), Fraction(0))
+def in_proportion(shares: t.Mapping[_Key, int | Fraction], total: int) -> dict[_Key, int]:
+    """``total`` divided in whole numbers in proportion to ``shares``."""
+    sum_of_all = sum(shares.values())
     if not sum_of_all:
         return dict.fromkeys(shares, 0)
-    exact = {key: share * total / sum_of_all for key, share in shares.items()}
-    whole = {key: int(amount) for key, amount in exact.items()}
+    return largest_remainder({key: Fraction(share * total) / sum_of_all for key, share in shares.items()}, total)
+
+
+def largest_remainder(exact: t.Mapping[_Key, Fraction], total: int) -> dict[_Key, int]:
+    """Amounts as whole numbers that add up to ``total``, which is the sum of ``exact`` as a whole number: each is rounded down, and those with
+    the largest remainders get one more. So none differs by one or more from what it is. Equal remainders go by the order of keys, so that the
+    same amounts always give the same numbers."""
+    whole = {key: math.floor(amount) for key, amount in exact.items()}
     left = total - sum(whole.values())
     for key in sorted(exact, key=lambda key: (whole[key] - exact[key], str(key)))[:left]:
         whole[key] += 1
     return whole
+
+
+def in_cents(dollars: t.Mapping[_Key, Fraction], cents: int) -> dict[_Key, int]:
+    """Dollars as whole cents that add up to ``cents``, which is what all of them are in cents. Each is less than a cent from its amount."""
+    return largest_remainder({key: amount * 100 for key, amount in dollars.items()}, cents)
 
 
 def _midnights(since: datetime, now: datetime) -> t.Iterator[datetime]:

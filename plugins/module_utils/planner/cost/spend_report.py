@@ -16,7 +16,7 @@ from ...model import LedgerLine
 from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, days_between, period_of
 from .cost import NOTHING, add_up, between, billed, missing_gpus, use_of
-from .hours import HOURS, Piece, largest_remainder, pieces, portion
+from .hours import HOURS, Piece, in_cents, pieces, portion
 from .teams import Split, split
 from .traffic import Assumption, Total, of_lines
 
@@ -165,7 +165,7 @@ def hour_sums(lines: t.Iterable[LedgerLine], since: datetime | None, until: date
 def to_cents(amounts: t.Mapping[str, Decimal], total: Decimal) -> dict[str, Decimal]:
     """Amounts in whole cents that add up to ``total`` in whole cents."""
     cents = int((total * 100).to_integral_value(ROUND_HALF_UP))
-    whole = largest_remainder({name: Fraction(amount) for name, amount in amounts.items()}, cents)
+    whole = in_cents({name: Fraction(amount) for name, amount in amounts.items()}, cents)
     return {name: Decimal(amount) / 100 for name, amount in whole.items()}
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from ...model import LedgerLine, Pod, PodOwner, Pool
 from ...model.defaults import Settings
 from ...model.names import Labels
-from .hours import Piece, largest_remainder, portion
+from .hours import Piece, in_cents, portion
 
 #: what nobody's pods used, in the order in which people read it: GPUs that were free while a pod ran, then machines without one
 UNASSIGNED = ("idle", "waiting", "booting", "joining", "draining", "failed", "unmeasured")
@@ -165,12 +165,11 @@ def rows(found: Split, total: Decimal) -> dict[str, list[CostRow]]:
     what is assigned in all is rounded first, then divided."""
     shares = {word: found.unassigned[word].cost for word in UNASSIGNED if word in found.unassigned}
     assigned = sum((share.cost for share in found.namespaces.values()), Fraction(0))
-    cents = int((total * 100).to_integral_value(ROUND_HALF_UP))
-    parts = largest_remainder({**shares, "": assigned}, cents)
+    parts = in_cents({**shares, "": assigned}, int((total * 100).to_integral_value(ROUND_HALF_UP)))
     views = {"unassigned": [_row(word, found.unassigned[word], parts[word]) for word in shares]}
     for name in ("teams", "namespaces", "requesters"):
         view: dict[str, Share] = getattr(found, name)
-        whole = largest_remainder({word: share.cost for word, share in view.items()}, parts[""])
+        whole = in_cents({word: share.cost for word, share in view.items()}, parts[""])
         order = sorted(view, key=lambda word: (-whole[word], word))
         views[name] = [_row(word, view[word], whole[word]) for word in order]
     return views
