@@ -21,10 +21,11 @@ options:
   format:
     description:
       - The form of what is printed, or written to O(path). V(csv) has one line for each day, machine and use.
+        V(csv_teams) has one line for each day, machine, team, namespace and requester, and lines for what nobody's pods used.
       - V(html) is one page with charts that loads nothing from anywhere. It needs O(path).
         Its charts are drawn by the Python library matplotlib where that is installed, and without it in a plainer form.
     type: str
-    choices: [table, json, csv, html]
+    choices: [table, json, csv, csv_teams, html]
     default: table
   path:
     description: File to write to instead of printing.

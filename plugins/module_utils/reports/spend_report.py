@@ -16,16 +16,16 @@ from ..model import Ledger
 from ..observe.context import Context, open_context
 from ..operations.ledger_archive import read_archive
 from ..planner.cost.cost import books, read_ledger
-from ..planner.cost.spend_report import report
+from ..planner.cost.spend_report import owned_parts, report
 from ..providers.registry import CAPABILITIES
 from ..store.records import ledger_key
 from ..units.calendar import period_of, zone
 from ..units.values import parse_time
 from .page import page
 from .status import spending
-from .text import as_csv, data, table
+from .text import as_csv, data, table, teams_csv
 
-FORMATS = ("table", "json", "csv", "html")
+FORMATS = ("table", "json", "csv", "csv_teams", "html")
 
 
 def report_run(task: Task) -> dict[str, t.Any]:
@@ -49,18 +49,20 @@ def _report(context: Context) -> dict[str, t.Any]:
         raise InvalidInput(f"{first} {params['since']} is not before {last} {params['until']}.", remedy="Exchange them.")
     claims = context.store.claims()
     ledger = _ledger(context)
-    totals = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])
+    lines = books(ledger, claims, now, CAPABILITIES)
+    totals = report(lines, since, min(until or now, now), params["time_zone"])
     money = spending(context, ledger, claims, now)
     result = data(totals, money, ledger.torn, context.cluster_id)
     for place in ledger.torn:
         task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
     if params["format"] == "table":
-        lines = table(totals, money, ledger.torn)
-        text = "\n".join(lines) + "\n"
+        text = "\n".join(table(totals, money, ledger.torn)) + "\n"
     elif params["format"] == "json":
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
     elif params["format"] == "csv":
         text = as_csv(totals)
+    elif params["format"] == "csv_teams":
+        text = teams_csv(owned_parts(lines, totals.since, totals.until, totals.time_zone))
     else:
         text = page(totals, result, now)
     if not params["path"]:

@@ -12,9 +12,10 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
+from ..model import LedgerLine
 from ..planner.cost import teams
 from ..planner.cost.cost import add_up
-from ..planner.cost.spend_report import Report, to_cents
+from ..planner.cost.spend_report import OwnedPart, Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..units.values import print_money
 from .status import sentences
@@ -34,10 +35,9 @@ WORDS = {
 HOUR_WORDS = {"waiting": "waiting for work"}
 SPLIT_WORDS = {"idle": "free beside pods", **HOUR_WORDS}
 _MOST_NAMED = 5  # machines in a sentence
-_CSV = (
-    "day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot", "used_for", "ended_for", "cost", "useful_gpu_seconds",
-    "missing_gpu_seconds", "missing_cost",
-)  # fmt: skip
+_MACHINE = ("day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot")
+_CSV = (*_MACHINE, "used_for", "ended_for", "cost", "useful_gpu_seconds", "missing_gpu_seconds", "missing_cost")
+_TEAMS_CSV = (*_MACHINE, "team", "namespace", "requester", "unassigned", "gpu_seconds", "cost")
 
 
 def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cluster: str) -> dict[str, t.Any]:
@@ -188,14 +188,34 @@ def share(cost: Decimal, total: Decimal) -> str:
 
 def as_csv(report: Report) -> str:
     """One line for each day, machine and use; the costs add up to the total exactly."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV)
+    lines = []
     for part in report.parts:
-        line = part.line
-        ended = line.reason if line.closed else ""
-        place = (line.pool, line.node_class, line.cloud, line.model, line.gpu_count, line.region, "yes" if line.spot else "no")
+        ended = part.line.reason if part.line.closed else ""
         seconds = "unknown" if part.unknown_seconds else part.gpu_seconds
         missing = (part.missing_gpu_seconds, f"{part.missing_cost:f}")
-        writer.writerow((part.day, line.name, *place, part.use, ended, f"{part.cost:f}", seconds, *missing))
+        lines.append((*_machine(part.day, part.line), part.use, ended, f"{part.cost:f}", seconds, *missing))
+    return _csv(_CSV, lines)
+
+
+def teams_csv(parts: t.Iterable[OwnedPart]) -> str:
+    """One line for each day, machine and owner of pods, and for what nobody's pods used; the costs add up to the total exactly."""
+    lines = []
+    for part in parts:
+        owner = part.owner
+        who = ("", "", "") if owner is None else (owner.team or teams.UNKNOWN, owner.namespace, owner.requester or teams.UNKNOWN)
+        seconds = (Decimal(part.gpu_seconds.numerator) / part.gpu_seconds.denominator).quantize(Decimal("0.001"))
+        lines.append((*_machine(part.day, part.line), *who, part.unassigned, seconds, f"{part.cost:f}"))
+    return _csv(_TEAMS_CSV, lines)
+
+
+def _machine(day: str, line: LedgerLine) -> tuple[t.Any, ...]:
+    spot = "yes" if line.spot else "no"
+    return day, line.name, line.pool, line.node_class, line.cloud, line.model, line.gpu_count, line.region, spot
+
+
+def _csv(heading: t.Sequence[str], lines: t.Iterable[t.Sequence[t.Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(lines)
     return text.getvalue()

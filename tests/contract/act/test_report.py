@@ -206,6 +206,13 @@ def test_B11_teams_share_nodes_and_the_bill_is_split_to_the_cent(rig: Rig) -> No
     assert "unassigned: waiting for work" in text and "green" in text
     rig.run("report", format="html", path=str(rig.folder / "r.html"))
     assert "By team" in (rig.folder / "r.html").read_text()
+    path = rig.folder / "teams.csv"
+    report(rig, format="csv_teams", path=str(path))
+    rows = list(csv.DictReader(path.open()))
+    assert add_up(Decimal(row["cost"]) for row in rows) == Decimal(found["total"])
+    for team, used in hours.items():
+        assert abs(sum(Decimal(row["gpu_seconds"]) for row in rows if row["team"] == team) - used) < 1, team
+    assert {row["unassigned"] for row in rows if not row["team"]} == {row["name"] for row in found["split"]["unassigned"]}
 
 
 def test_A07_the_first_work_is_written_once(rig: Rig) -> None:

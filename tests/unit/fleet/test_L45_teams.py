@@ -16,9 +16,9 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import LedgerLine, PodOwner, WorkingPod
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import add_up, ledger_line, read_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.hours import Lifeline, PodTime, look
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import report
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import owned_parts, report
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.teams import UNASSIGNED, UNKNOWN, Share, Split, pod_owner, rows
 from ansible_collections.tgp.gpu.plugins.module_utils.reports.text import split_views
 from hypothesis import given
@@ -98,6 +98,21 @@ def test_L45_cents_add_up_to_the_bill_and_each_is_its_amount(teams: dict[str, Fr
     bill = total.quantize(Decimal("0.01"), ROUND_HALF_UP)
     assert sum(row.cost for view in ("teams", "unassigned") for row in views[view]) == bill
     assert sum(row.cost for view in ("namespaces", "unassigned") for row in views[view]) == bill
+
+
+def test_L45_parts_of_owners_are_cut_at_midnights_and_add_up_to_the_bill() -> None:
+    """Two days at the longest, in a place whose midnight is 11:15 UTC; a third of a cent has no last digit."""
+    lines = [line((RED, 0, 3600, 2), (BLUE, 600, 1800, 1), price="1.99"), line(gpus=3, price="0.10", name="tgp-a1b2c3d4-p-00002")]
+    found = report(lines, None, NOON + timedelta(days=1), "Pacific/Chatham")
+    parts = owned_parts(lines, None, NOON + timedelta(days=1), "Pacific/Chatham")
+    assert add_up(part.cost for part in parts) == found.total
+    red = [part for part in parts if part.owner == RED]
+    assert [(part.day, part.gpu_seconds) for part in red] == [("2026-08-20", 1800), ("2026-08-21", 5400)]
+    for owner in (RED, BLUE):
+        share = found.split.teams[owner.team]
+        assert sum(part.gpu_seconds for part in parts if part.owner == owner) == share.gpu_hours * 3600
+        assert float(sum(part.cost for part in parts if part.owner == owner)) == pytest.approx(float(share.cost), abs=1e-20)
+    assert {part.unassigned for part in parts if part.owner is None} == set(found.split.unassigned)
 
 
 @pytest.mark.parametrize(

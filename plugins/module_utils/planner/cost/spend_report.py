@@ -12,12 +12,12 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
-from ...model import LedgerLine
+from ...model import LedgerLine, PodOwner
 from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, days_between, period_of
 from .cost import NOTHING, add_up, between, billed, missing_gpus, use_of
 from .hours import HOURS, Piece, in_cents, pieces, portion
-from .teams import Split, split
+from .teams import Split, owned, split
 from .traffic import Assumption, Total, of_lines
 
 #: what money was spent for, in the order in which people read it
@@ -130,7 +130,7 @@ def priced(line: LedgerLine, since: datetime | None, until: datetime) -> list[tu
         weights = [piece.seconds for piece in found]
     total, whole = between(line, first, last), sum(weights, Fraction(0))
     costs = [portion(total, weight / whole) for weight in weights[:-1]]
-    return list(zip(found, [*costs, add_up((total, *(-cost for cost in costs)))], strict=True))
+    return list(zip(found, [*costs, add_up((total, *(cost.copy_negate() for cost in costs)))], strict=True))
 
 
 def _weight(line: LedgerLine, piece: Piece) -> Fraction:
@@ -142,6 +142,52 @@ def _weight(line: LedgerLine, piece: Piece) -> Fraction:
         return Fraction(billed(line.price_hour, line.disk_hour, (start, moment), running, bills_boot=line.bills_boot))
 
     return max(Fraction(0), until(piece.end) - until(piece.start))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OwnedPart:
+    """What one owner's pods used of a machine on one day, or (``owner`` None) what nobody's did, by one of UNASSIGNED."""
+
+    day: str
+    line: LedgerLine
+    owner: PodOwner | None
+    unassigned: str
+    gpu_seconds: Fraction
+    cost: Decimal
+
+
+def owned_parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime, time_zone: str) -> list[OwnedPart]:
+    """The split by owner (L-45), cut at midnights. The parts of a machine add up to what it cost in that time."""
+    found = []
+    for line in lines:
+        amounts: dict[tuple[str, PodOwner | str], tuple[Fraction, Fraction]] = {}
+        pieces_of_line = priced(line, since, until)
+        for piece, cost in pieces_of_line:
+            for day, of_time, of_cost in _by_day(line, piece, time_zone):
+                for who, gpu_seconds, dollars in owned(line, piece, cost):
+                    used, paid = amounts.get((day, who), (Fraction(0), Fraction(0)))
+                    amounts[day, who] = used + gpu_seconds * of_time, paid + dollars * of_cost
+        left = add_up(cost for _piece, cost in pieces_of_line)
+        order = sorted(amounts, key=lambda key: (key[0], isinstance(key[1], str), str(key[1])))
+        for day, who in order:
+            gpu_seconds, dollars = amounts[day, who]
+            cost = left if (day, who) == order[-1] else portion(Decimal(1), dollars)
+            left = add_up((left, cost.copy_negate()))
+            owner, word = (None, who) if isinstance(who, str) else (who, "")
+            found.append(OwnedPart(day, line, owner, word, gpu_seconds, cost))
+    return sorted(found, key=lambda part: (part.day, part.line.key))
+
+
+def _by_day(line: LedgerLine, piece: Piece, time_zone: str) -> t.Iterator[tuple[str, Fraction, Fraction]]:
+    """The days of a piece, each with its part of the time and of the cost."""
+    if not piece.seconds:
+        yield period_of("day", piece.end, time_zone).key, Fraction(1), Fraction(1)
+        return
+    whole = _weight(line, piece)
+    for day in days_between(piece.start, piece.end, time_zone):
+        here = dataclasses.replace(piece, start=max(piece.start, day.start), end=min(piece.end, day.end))
+        of_time = here.seconds / piece.seconds
+        yield day.key, of_time, _weight(line, here) / whole if whole else of_time
 
 
 def hour_sums(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime) -> dict[str, HourSum]:

@@ -113,22 +113,31 @@ def split(priced: t.Iterable[tuple[LedgerLine, Piece, Decimal]]) -> Split:
     """The split of pieces of machines' lives, each with what it cost."""
     found = Split()
     for line, piece, cost in priced:
-        dollars, room = Fraction(cost), line.slots * piece.seconds
-        if not room:
-            _of(found.unassigned, piece.state).add(Fraction(0), dollars)
-            continue
-        for use, amount in piece.uses:
-            part = dollars * amount / room
+        for who, gpu_seconds, dollars in owned(line, piece, cost):
+            if isinstance(who, str):
+                _of(found.unassigned, who).add(gpu_seconds, dollars)
+                continue
             for view, word in (
-                (found.teams, use.owner.team or UNKNOWN),
-                (found.namespaces, use.owner.namespace),
-                (found.requesters, use.owner.requester or UNKNOWN),
+                (found.teams, who.team or UNKNOWN),
+                (found.namespaces, who.namespace),
+                (found.requesters, who.requester or UNKNOWN),
             ):
-                _of(view, word).add(_gpus(line, amount), part)
-        for word, amount in _rest(piece, line.slots).items():
-            if amount:
-                _of(found.unassigned, word).add(_gpus(line, amount), dollars * amount / room)
+                _of(view, word).add(gpu_seconds, dollars)
     return found
+
+
+def owned(line: LedgerLine, piece: Piece, cost: Decimal) -> t.Iterator[tuple[PodOwner | str, Fraction, Fraction]]:
+    """Who used a piece of a machine's life that cost so much, an owner of pods or one of UNASSIGNED, with seconds × GPUs and dollars. The
+    dollars add up to the cost."""
+    dollars, room = Fraction(cost), line.slots * piece.seconds
+    if not room:
+        yield piece.state, Fraction(0), dollars
+        return
+    for use, amount in piece.uses:
+        yield use.owner, _gpus(line, amount), dollars * amount / room
+    for word, amount in _rest(piece, line.slots).items():
+        if amount:
+            yield word, _gpus(line, amount), dollars * amount / room
 
 
 def _rest(piece: Piece, slots: int) -> dict[str, Fraction]:
