@@ -27,7 +27,7 @@ _HEAD = f"""# Metrics
 This page lists every metric. [Metrics and alerts](../how_to/metrics.md) says how to switch them on. Dollars and seconds are the units; times
 are seconds since 1970.
 
-At most {MOST_NAMES} pools, models, regions and playbooks have a name of their own in the labels. The rest share the value `{OTHER}`.
+At most {MOST_NAMES} pools, models, regions, teams and playbooks have a name of their own in the labels. The rest share the value `{OTHER}`.
 A metric *per machine* is there only with the option `metrics_per_machine`.
 """
 _SECTIONS = {

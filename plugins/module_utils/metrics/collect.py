@@ -20,7 +20,8 @@ from ..model.reasons import ActionKind, Reason
 from ..planner.claims.record import LIVE, counts, may_have_instance
 from ..planner.cost.budgets import EVERYTHING, open_purses
 from ..planner.cost.cost import books, closing_keys, phase_seconds
-from ..planner.cost.spend_report import USES, dollars_by_use
+from ..planner.cost.spend_report import USES, dollars_by_use, split_by_teams
+from ..planner.cost.teams import UNASSIGNED, Share
 from .families import FAMILIES, MOST_NAMES, Sample, names, together
 
 UNKNOWN = "unknown"
@@ -83,7 +84,22 @@ def of_records(known: FleetRecords) -> list[Sample]:
         samples += [Sample("tgp_records_damaged", {"record": "ledger_line"}, float(len(known.ledger.torn)))]
         spent = dollars_by_use([life.line for life in lives], known.now)
         samples += [Sample("tgp_spend_by_use_dollars", {"use": use}, float(spent.get(use, 0))) for use in USES]
+        samples += _teams([life.line for life in lives], known.now)
     return together(sample for sample in samples if known.per_machine or not FAMILIES[sample.name].per_machine)
+
+
+def _teams(lines: t.Sequence[LedgerLine], now: datetime) -> t.Iterator[Sample]:
+    """Who used the GPUs, where pods or documents name teams."""
+    found = split_by_teams(lines, now)
+    if found is None:
+        return
+    shown = names(found.teams)
+    for team, share in found.teams.items():
+        yield Sample("tgp_spend_by_team_dollars", {"team": shown[team]}, float(share.cost))
+        yield Sample("tgp_gpu_hours_by_team", {"team": shown[team]}, float(share.gpu_hours))
+    for word in UNASSIGNED:
+        share = found.unassigned.get(word, Share())
+        yield Sample("tgp_spend_unassigned_dollars", {"state": word}, float(share.cost))
 
 
 def _lives(known: FleetRecords) -> t.Iterator[_Life]:

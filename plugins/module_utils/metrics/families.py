@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
-MOST_NAMES = 200  # pools, models or regions with a name of their own in the metrics; the rest are together under OTHER
+MOST_NAMES = 200  # pools, models, regions or teams with a name of their own in the metrics; the rest are together under OTHER
 OTHER = "other"
 _MINUTES = (30.0, 60.0, 120.0, 180.0, 300.0, 450.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 10800.0, 43200.0, 86400.0)
 _CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -60,6 +60,21 @@ _RECORDS = (
         "The same of the ledger and of machines that still run, by what the money was for. What a running machine was for can change.",
         RECORDS,
     ),
+    Family(
+        "tgp_spend_by_team_dollars",
+        GAUGE,
+        ("team",),
+        "The same by the team whose pods used the GPUs (L-45). Only where a pod, a namespace or a document names a team.",
+        RECORDS,
+    ),
+    Family(
+        "tgp_spend_unassigned_dollars",
+        GAUGE,
+        ("state",),
+        "What no team's pods used, by the state of the GPUs. With the sum of all teams it is all that was spent.",
+        RECORDS,
+    ),
+    Family("tgp_gpu_hours_by_team", GAUGE, ("team",), "GPU hours that pods of a team asked for while they ran.", RECORDS),
     Family("tgp_budget_dollars", GAUGE, ("scope", "name", "period"), "Amount of a budget.", RECORDS),
     Family("tgp_budget_spent_dollars", GAUGE, ("scope", "name", "period"), "What was spent of it in the running period.", RECORDS),
     Family(
