@@ -198,6 +198,8 @@ def _stranger_levers(flask_app: flask.Flask, box: Box) -> None:
             return refuse(400, 'send {"cloud": "vast", "name": "tgp-a1b2c3d4-x-00000", "marks": {"cluster": "a1b2c3d4"}}')
         try:
             machine = strangers.rent(box, body["cloud"], body["name"], {str(key): str(value) for key, value in marks.items()})
+            if body.get("node"):
+                strangers.join(box, machine, str(body["node"]))
         except strangers.NotRented as error:
             return refuse(409, str(error))
         return machine_picture(machine, box.world.clock.now())

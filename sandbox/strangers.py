@@ -125,6 +125,9 @@ def _gcp(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], b
         },
         "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "20"}}],
         "scheduling": {"onHostMaintenance": "TERMINATE"},
+        "networkInterfaces": [
+            {"network": "global/networks/default", "accessConfigs": [{"type": "ONE_TO_ONE_NAT", "name": "External NAT"}]}
+        ],
         **({"guestAccelerators": accelerators} if attached else {}),
     }
     _answer(client.post(f"/compute/v1/projects/{PROJECT}/zones/{offer.region}/instances", json=body))
@@ -147,7 +150,9 @@ def join(box: Cluster, machine: Machine, node: str, labels: t.Mapping[str, str] 
     if cluster is None or kubelets is None:
         raise RuntimeError("There is no Kubernetes in this world.")
     intent = Intent("kubelet", node, "", "", "", "v1.36.3", labels=dict(labels or {}), labels_at_registration=True)
-    admin, address = cluster.admin(), machine.details.get("ip") or "203.0.113.77"
+    # the kubelet of a machine behind the NAT of Google sees its private address alone
+    address = (machine.private_ip if machine.cloud == "gcp" else machine.ip) or "203.0.113.77"
+    admin = cluster.admin()
     uid = kubelet.register(admin, intent, address, machine.id, box.world.clock.now())
     with box.world.lock:
         machine.details["node"] = node

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_adopt
-short_description: Take over the machines of a lost record store, or one machine made by hand
+short_description: Take over the machines of a lost record store, one machine made by hand, or those of tgp-operator
 description:
   - Each record store has a generation, a UUID that its machines are stamped with. Machines of this cluster that carry another generation are
     reported and never changed, because another cluster with the same id may run them.
@@ -19,6 +19,9 @@ description:
   - The bill of the machine begins at that moment. From then on the rules of the pool hold for it, and the machine is terminated like any other.
   - It refuses what it cannot be sure of, among others a list that cannot be read, a machine with the stamp of another cluster, one that has a
     claim, and one that does not fit the class.
+  - With O(from_operator) it adopts the machines of a tgp-operator installation in the same way. It reads the objects of tgp-operator and
+    changes none of them. What cannot be adopted stays as it is, and is in RV(not_adopted) with its reason. While the controller of
+    tgp-operator runs, nothing is adopted.
 version_added: 0.2.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -27,7 +30,10 @@ options:
     description: Generation of the machines to take over.
     type: str
   pool:
-    description: Pool into which the machine O(id) is adopted, as a name or as namespace/name.
+    description:
+      - Pool into which the machine O(id) is adopted, as a name or as namespace/name.
+      - With O(from_operator), the pool of machines whose objects name none, which are those of GPURequests. Others go to the pool that has the
+        name of their C(tgp.io/nodepool).
     type: str
     version_added: 0.3.0
   provider:
@@ -43,7 +49,12 @@ options:
     type: str
     version_added: 0.3.0
   apply:
-    description: Adopt the machine O(id). Otherwise the module shows what it would do, and changes nothing.
+    description: Adopt the machine O(id), or those of O(from_operator). Otherwise the module shows what it would do, and changes nothing.
+    type: bool
+    default: false
+    version_added: 0.3.0
+  from_operator:
+    description: Adopt the machines of a tgp-operator installation in this cluster.
     type: bool
     default: false
     version_added: 0.3.0
@@ -65,24 +76,30 @@ EXAMPLES = r"""
 - name: Which machines carry another generation?
   tgp.gpu.fleet_adopt:
     documents: [examples/lambda.yml]
+
+- name: Which machines of tgp-operator could be adopted?
+  tgp.gpu.fleet_adopt:
+    documents: [examples/lambda.yml]
+    pool: lambda
+    from_operator: true
 """
 
 RETURN = r"""
 generation:
   description: Generation that new machines are stamped with; empty if none was drawn yet.
   type: str
-  returned: without O(id)
+  returned: without O(id) and O(from_operator)
 earlier:
   description: Other generations whose machines belong to this store.
   type: list
   elements: str
-  returned: without O(id)
+  returned: without O(id) and O(from_operator)
 machines:
   description:
     - Machines that carried another generation before this call. Each has C(generation), C(name), C(cloud), C(id), C(price_hour) and
       C(mesh_online).
-    - With O(id) it is that machine, with C(name), C(pool), C(cloud), C(id), C(node), C(price_hour) and C(changes), which says what is or would
-      be changed.
+    - With O(id) it is that machine, with O(from_operator) those that are or would be adopted. Each has C(name), C(pool), C(cloud), C(id),
+      C(node), C(price_hour) and C(changes), which says what is or would be changed.
   type: list
   elements: dict
   returned: always
@@ -91,11 +108,19 @@ adopted:
   type: list
   elements: str
   returned: always
+not_adopted:
+  description:
+    - Machines and objects of tgp-operator that are not adopted. Each has C(source) (what names it), C(provider), C(id), C(node), C(pool) and
+      C(reason).
+  type: list
+  elements: dict
+  returned: with O(from_operator)
 """
 
 from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.operations.moving.adopt_machine import adopt_machine
+from ..module_utils.operations.moving.import_operator import import_operator
 from ..module_utils.runs.adopt import adopt_generation
 
 SPEC = dict(
@@ -106,6 +131,7 @@ SPEC = dict(
         id=dict(type="str"),
         node=dict(type="str"),
         apply=dict(type="bool", default=False),
+        from_operator=dict(type="bool", default=False),
         lock_wait=dict(type="int", default=0),
         **FLEET_SPEC,
     ),
@@ -115,6 +141,8 @@ SPEC = dict(
 
 
 def run(task: Task) -> dict:
+    if task.params["from_operator"]:
+        return import_operator(task)
     one = any(task.params[name] for name in ("id", "pool", "provider", "node"))
     return adopt_machine(task) if one else adopt_generation(task)
 

@@ -26,6 +26,7 @@ OUTSIDE = {
     "awx",
     "device_plugin",
     "images",
+    "import_tgp_operator",
     "manifests",
     "migrate",
     "prereqs",

@@ -31,12 +31,14 @@ from .stamp import Stamp, stamp_of_claim
 
 
 class Wanted(t.NamedTuple):
-    """A machine that is to be adopted into ``pool`` (a name, or "namespace/name"). ``node``: its Node, empty = found by its name."""
+    """A machine that is to be adopted into ``pool`` (a name, or "namespace/name"). ``node``: its Node, empty = found by its name. ``why``: what
+    its claim records of where it is from."""
 
     pool: str
     cloud: str
     id: str
     node: str = ""
+    why: str = moving.BY_HAND
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,7 @@ def adopt_machine(task: Task) -> dict[str, t.Any]:
             f"{task.called('generation')} takes over all machines of a store, and {task.called('id')} means one. Give one of them."
         )
     wanted = Wanted(params["pool"], cloud_of(task, params["provider"]), params["id"].strip(), (params["node"] or "").strip())
-    return adopt_all(task, lambda _context: [wanted], apply=bool(params["apply"]))
+    return under_lock(task, lambda context, writes: _adopt(context, wanted, writes=writes), apply=bool(params["apply"]))
 
 
 def cloud_of(task: Task, name: str) -> str:
@@ -100,27 +102,62 @@ def cloud_of(task: Task, name: str) -> str:
     return found
 
 
-def adopt_all(task: Task, asked: t.Callable[[Context], t.Sequence[Wanted]], *, apply: bool) -> dict[str, t.Any]:
-    """Adopt machines, one after another; all are examined before the first is changed. ``asked`` says which, once the cluster is open."""
+def under_lock(task: Task, work: t.Callable[[Context, bool], dict[str, t.Any]], *, apply: bool) -> dict[str, t.Any]:
+    """``work`` in an open context. With ``apply`` it may write, and has the run lock; in check mode and without ``apply`` it may not."""
     context = open_context(task)
     try:
         if not apply or task.check_mode:
-            return _adopt(context, asked(context), apply=apply, writes=False)
+            return work(context, False)
         ensure_namespace(context.kube)
         with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
             context.refresh()
-            return _adopt(context, asked(context), apply=apply, writes=True)
+            return work(context, True)
     finally:
         context.close()
 
 
-def _adopt(context: Context, wanted: t.Sequence[Wanted], *, apply: bool, writes: bool) -> dict[str, t.Any]:
-    task, seen = context.task, gather(context, ledger=True)
+def _adopt(context: Context, wanted: Wanted, *, writes: bool) -> dict[str, t.Any]:
+    found = examine_all(context, gather(context, ledger=True), [wanted], writes=writes)
+    if found.problems:
+        problems = [f"{one.cloud} {one.id}: {problem}." for one, texts in found.problems.items() for problem in texts]
+        raise InvalidInput("Nothing was adopted and nothing was changed.", problems=problems)
+    return carry_out(context, list(found.steps.values()), apply=bool(context.task.params["apply"]), writes=writes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Examined:
+    """What is to be done about each machine, or everything that speaks against adopting it."""
+
+    steps: dict[Wanted, Step] = dataclasses.field(default_factory=dict)
+    problems: dict[Wanted, list[str]] = dataclasses.field(default_factory=dict)
+
+
+def examine_all(context: Context, seen: Observation, wanted: t.Sequence[Wanted], *, writes: bool) -> Examined:
+    """Examine all before the first is changed. A generation is drawn when there is none, something is to be done, and ``writes``."""
     generation = next(iter(context.records.generations()), "")
-    steps = _examine_all(context, seen, wanted, generation)
-    if writes and steps and not generation:
-        steps = _examine_all(context, seen, wanted, context.records.draw_generation())
-    changed = [step for step in steps if step.changes]
+    found = _examine_each(context, seen, wanted, generation)
+    if writes and found.steps and not generation:
+        found = _examine_each(context, seen, wanted, context.records.draw_generation())
+    return found
+
+
+def _examine_each(context: Context, seen: Observation, wanted: t.Sequence[Wanted], generation: str) -> Examined:
+    """The limits count, for each machine, those before it."""
+    found = Examined()
+    for one in wanted:
+        claims = None if seen.claims is None else (*seen.claims, *(step.claim for step in found.steps.values() if step.new))
+        situation = Situation(dataclasses.replace(seen, claims=claims), context.specs, context.settings, CAPABILITIES)
+        result = _examine(one, situation, generation)
+        if isinstance(result, Step):
+            found.steps[one] = result
+        else:
+            found.problems[one] = result
+    return found
+
+
+def carry_out(context: Context, steps: t.Sequence[Step], *, apply: bool, writes: bool) -> dict[str, t.Any]:
+    """The result of fleet_adopt for these machines, which are changed if ``writes``."""
+    task, changed = context.task, [step for step in steps if step.changes]
     for step in steps:
         _say(context, step, apply=apply, writes=writes)
         if writes and step.changes:
@@ -136,23 +173,6 @@ def _adopt(context: Context, wanted: t.Sequence[Wanted], *, apply: bool, writes:
         before = "".join(f"{step.arrival.instance.cloud} {step.arrival.instance.id}: not as below\n" for step in changed)
         result["diff"] = {"before": before, "after": "".join(f"{line}\n" for step in changed for line in step.lines())}
     return result
-
-
-def _examine_all(context: Context, seen: Observation, wanted: t.Sequence[Wanted], generation: str) -> list[Step]:
-    """What is to be done about each; the limits count those before it. InvalidInput when one of them may not be adopted."""
-    steps: list[Step] = []
-    problems: list[str] = []
-    for one in wanted:
-        claims = None if seen.claims is None else (*seen.claims, *(step.claim for step in steps if step.new))
-        situation = Situation(dataclasses.replace(seen, claims=claims), context.specs, context.settings, CAPABILITIES)
-        found = _examine(one, situation, generation)
-        if isinstance(found, Step):
-            steps.append(found)
-        else:
-            problems += [f"{one.cloud} {one.id}: {problem}." for problem in found]
-    if problems:
-        raise InvalidInput("Nothing was adopted and nothing was changed.", problems=problems)
-    return steps
 
 
 def _row(step: Step) -> dict[str, t.Any]:
@@ -188,7 +208,7 @@ def _examine(wanted: Wanted, situation: Situation, generation: str) -> Step | li
     if isinstance(node, str):
         return [node]
     known = moving.record_of(instance, situation)
-    arrival = Arrival(instance, node, pool, ENTRIES[wanted.cloud].regions)
+    arrival = Arrival(instance, node, pool, ENTRIES[wanted.cloud].regions, wanted.why)
     if known is not None:
         if not moving.is_by_hand(known) or known.pool != pool.key or known.deletion is not None:
             return [f"it is {known.name} of pool {known.pool} already"]

@@ -28,6 +28,7 @@ from .adoption import offer_of
 from .record import advance
 
 BY_HAND = f"{ADOPTED} a person took it in"
+IMPORTED = f"{BY_HAND} from tgp-operator"
 FORGOTTEN_AFTER: t.Final = 86_400  # seconds for which a machine that was handed out stays on the list although it is not listed
 _FORMER = "ex-"  # before the name of a machine that was handed out
 
@@ -55,12 +56,14 @@ def former(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """A machine that a person wants to be adopted: ``pool`` is the document, ``regions`` the words of its cloud for regions."""
+    """A machine that a person wants to be adopted: ``pool`` is the document, ``regions`` the words of its cloud for regions, ``why`` what its
+    claim records of where it is from."""
 
     instance: Instance
     node: Node | None
     pool: Pool
     regions: t.Mapping[str, str]
+    why: str = BY_HAND
 
     @property
     def offer(self) -> Offer:
@@ -82,8 +85,13 @@ def record_of(instance: Instance, situation: Situation) -> Claim | None:
 
 
 def is_by_hand(claim: Claim) -> bool:
-    """Whether adopt.yml made the claim."""
-    return bool(claim.history) and claim.history[0][2] == BY_HAND
+    """Whether a person moved the machine in."""
+    return bool(claim.history) and claim.history[0][2] in (BY_HAND, IMPORTED)
+
+
+def is_imported(claim: Claim) -> bool:
+    """Whether the machine is from tgp-operator (L-49)."""
+    return bool(claim.history) and claim.history[0][2] == IMPORTED
 
 
 def unreadable(cloud: str, situation: Situation) -> str:
@@ -227,7 +235,7 @@ def _claim(arrival: Arrival, name: str, situation: Situation) -> Claim:
         node_uid=node.uid if node is not None else "",
         registered=now if node is not None else None,
         mesh_device_id=_device(node, situation),
-        history=((now, Phase.JOINING.value, BY_HAND),),
+        history=((now, Phase.JOINING.value, arrival.why),),
     )
     return situation.documented(claim)
 
