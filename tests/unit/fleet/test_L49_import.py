@@ -96,8 +96,16 @@ def test_L49_a_node_without_an_id_is_found_by_an_address_that_one_machine_has() 
     twice = instance("tgp-instance-1753962481", id="i-2", ip="203.0.113.7")
     rows = found(nodes=(theirs(labels=labels, addresses=("203.0.113.7",)),), instances=(MACHINE, twice))
     assert "2 machines have its name or its address" in rows[0].problem
-    unread = {"clouds": {"lambda": CloudView(None, None, problem="500")}}
-    assert "lambda could not be listed" in found(nodes=(by_private,), **unread)[0].problem
+
+
+def test_L49_an_address_counts_only_beside_complete_lists() -> None:
+    """The machine may be one of a provider that did not answer, with the same private address."""
+    labels = {"tgp.io/nodepool": "p", "tgp.io/provisioned": "true"}
+    clouds = {"lambda": CloudView((MACHINE,), ()), "gcp": CloudView(None, None, problem="500")}
+    (row, *_others) = found(nodes=(theirs(labels=labels, addresses=("10.0.0.7",)),), clouds=clouds)
+    assert (row.id, "gcp could not be listed" in row.problem) == ("", True)
+    named = theirs(labels={**labels, "tgp.io/provider": "lambda"}, addresses=("10.0.0.7",))
+    assert [(row.id, row.problem) for row in found(nodes=(named,), clouds=clouds)] == [("i-1", "")]
 
 
 def test_L49_the_node_of_the_kubelet_counts() -> None:

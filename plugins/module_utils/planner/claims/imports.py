@@ -176,6 +176,9 @@ class _Survey:
     def _by_address(self, row: Candidate, node: Node, cloud: str) -> tuple[Candidate, str]:
         """The machine of a Node that names none. A private address counts where the machine has a name that tgp-operator gives, since machines
         of other accounts may have the same one."""
+        unlisted = [one for one in self._situation.unlisted if cloud in ("", one)]
+        if unlisted:
+            return row, f"its machine is unknown, because {', '.join(unlisted)} could not be listed"
         found = [
             one
             for one in self._by_id.values()
@@ -186,8 +189,7 @@ class _Survey:
             return dataclasses.replace(row, cloud=found[0].cloud, id=found[0].id), ""
         if found:
             return row, f"{len(found)} machines have its name or its address; adopt it by its id (adopt.yml)"
-        unlisted = f" ({', '.join(self._situation.unlisted)} could not be listed)" if self._situation.unlisted else ""
-        return row, f"no machine of the providers has its name or its address{unlisted}; adopt it by its id (adopt.yml)"
+        return row, "no machine of the providers has its name or its address; adopt it by its id (adopt.yml)"
 
     def _pool_of(self, node: Node) -> tuple[str, str]:
         """Pool, and what speaks against it."""
