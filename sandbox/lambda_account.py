@@ -10,7 +10,12 @@ import dataclasses
 import threading
 import typing as t
 import uuid
+from datetime import datetime
+from decimal import Decimal
 
+from .catalogue import LAMBDA_REGIONS
+from .clock import SimClock
+from .storage_bill import StorageBill
 from .world import Machine, World
 
 PACE_FORMS = ("json", "text", "empty")
@@ -68,7 +73,8 @@ class Account:
     ``list_after``: seconds until a new machine is listed. ``preempted_seconds``: how long one that Lambda took back is still shown.
     ``reuse_addresses``: a new machine has the public address of the one that ended last. ``too_old_after``: seconds of age from which on a
     machine cannot be migrated. ``pace_form`` of a 429: json, text or empty; ``retry_after``: it says how long to wait. ``audit_page``
-    events are a page of the log. ``events`` are that log, oldest first; ``owner``, ``number`` and ``key`` the ids in it of the user, the
+    events are a page of the log. ``file_system_gb_month``: dollars that a GB in a file system costs in a month; Lambda's lists do not tell.
+    ``events`` are that log, oldest first; ``owner``, ``number`` and ``key`` the ids in it of the user, the
     account and the API key.
     """
 
@@ -81,6 +87,8 @@ class Account:
     pace_form: str = "json"
     retry_after: bool = False
     audit_page: int = 100
+    file_system_gb_month: Decimal = Decimal("0.20")
+    storage: StorageBill = dataclasses.field(default_factory=StorageBill)
     events: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     owner: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     number: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
@@ -104,17 +112,44 @@ class Account:
         "pace_form": "json",
         "retry_after": False,
         "audit_page": 1,
+        "file_system_gb_month": Decimal(0),
+        "file_systems": [],
     }
     """Names of what a scenario can choose, with values that show their types."""
 
-    def turn(self, chosen: t.Mapping[str, t.Any]) -> None:
-        """Set some of them; the values have the right types. ValueError names what cannot be."""
+    def turn(self, chosen: t.Mapping[str, t.Any], clock: SimClock | None = None) -> None:
+        """Set some of them; the values have the right types. ValueError names what cannot be. Without ``clock`` no file system is made."""
         if chosen.get("pace_form", "json") not in PACE_FORMS:
             raise ValueError(f"pace_form: {chosen['pace_form']!r} should be one of {', '.join(PACE_FORMS)}")
         if chosen.get("audit_page") == 0:
             raise ValueError("audit_page: should be above zero")
         for name, value in chosen.items():
-            setattr(self, name, value)
+            if name != "file_systems":
+                setattr(self, name, value)
+        for place, entry in enumerate(chosen.get("file_systems", ())):
+            wanted = {"name": str, "region": str, "gb": int}
+            if not isinstance(entry, dict) or {key: type(value) for key, value in entry.items()} != wanted:
+                raise ValueError(f"file_systems[{place}]: should have name, region and gb (whole GB that are stored)")
+            if entry["region"] not in LAMBDA_REGIONS:
+                raise ValueError(f"file_systems[{place}].region: Lambda has no region {entry['region']!r}")
+            if clock is not None:
+                self.add_file_system(entry["name"], entry["region"], clock.now(), gb=entry["gb"])
+
+    def add_file_system(self, name: str, place: str, now: datetime, *, gb: int = 0) -> dict[str, t.Any]:
+        """Make one in a region; it is billed from now on for what is stored in it."""
+        volume = {
+            "id": uuid.uuid4().hex,
+            "name": name,
+            "mount_point": f"/lambda/nfs/{name}",
+            "created": now.isoformat(),
+            "created_by": {"id": uuid.uuid4().hex, "email": "owner@sandbox.invalid", "status": "active"},
+            "is_in_use": False,
+            "region": {"name": place, "description": LAMBDA_REGIONS[place]},
+            "bytes_used": gb * 10**9,
+        }
+        self.file_systems.append(volume)
+        self.storage.charge(str(volume["id"]), gb * self.file_system_gb_month, now)
+        return volume
 
     @classmethod
     def of(cls, world: World) -> Account:

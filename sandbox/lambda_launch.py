@@ -156,18 +156,19 @@ def _check_image(image: dict[str, str] | None, offer: Offer) -> None:
 
 
 def _volumes(account: Account, request: dict[str, t.Any]) -> list[dict[str, t.Any]]:
-    """The named file systems; they must be in the machine's region."""
-    found = []
+    """The named file systems, each once; they must be in the machine's region. Of several of one name that of the region is meant."""
+    found: list[dict[str, t.Any]] = []
     for name in request.get("file_system_names", []):
-        volume = next((one for one in account.file_systems if one["name"] == name), None)
-        if volume is None:
+        named = [one for one in account.file_systems if one["name"] == name]
+        if not named:
             raise missing("file system", str(name))
-        found.append(volume)
+        found.append(next((one for one in named if one["region"]["name"] == request["region_name"]), named[0]))
     for mount in request.get("file_system_mounts", []):
         volume = next((one for one in account.file_systems if one["id"] == mount.get("file_system_id")), None)
         if volume is None:
             raise missing("file system", str(mount.get("file_system_id")))
-        found.append(volume)
+        if volume not in found:
+            found.append(volume)
     for volume in found:
         if volume["region"]["name"] != request["region_name"]:
             raise Refused(

@@ -111,17 +111,7 @@ def _file_system_routes(service: flask.Flask, world: World, account: Account) ->
             raise not_found()
         if any(one["name"] == name and one["region"]["name"] == place for one in account.file_systems):
             raise Refused(400, "global/duplicate", f"A filesystem with the name {name} exists already.")
-        volume = {
-            "id": uuid.uuid4().hex,
-            "name": name,
-            "mount_point": f"/lambda/nfs/{name}",
-            "created": world.clock.now().isoformat(),
-            "created_by": {"id": uuid.uuid4().hex, "email": "owner@sandbox.invalid", "status": "active"},
-            "is_in_use": False,
-            "region": forms.region(place),
-            "bytes_used": 0,
-        }
-        account.file_systems.append(volume)
+        volume = account.add_file_system(name, place, world.clock.now())
         record(world, account, "filesystem", "created", str(volume["id"]))
         return _data(volume)
 
@@ -132,6 +122,7 @@ def _file_system_routes(service: flask.Flask, world: World, account: Account) ->
             if in_use(volume):
                 raise Refused(400, "filesystems/filesystem-in-use", "The filesystem is in use.")
             account.file_systems.remove(volume)
+            account.storage.drop(identity, world.clock.now())
         record(world, account, "filesystem", "deleted", identity)
         return _data({"deleted_ids": [identity]})
 

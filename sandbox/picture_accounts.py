@@ -53,6 +53,7 @@ def _lambda(world: World) -> dict[str, t.Any]:
     return {
         "ssh_keys": [key["name"] for key in account.ssh_keys],
         "file_systems": [one["name"] for one in account.file_systems],
+        "file_systems_cost": str(round(account.storage.cost(world.clock.now()), 6)),
         "firewall_rulesets": [one["name"] for one in account.rulesets],
     }
 
@@ -72,6 +73,7 @@ def _runpod(world: World) -> dict[str, t.Any]:
         "ssh_keys": len(account.ssh_keys),
         "registries": sorted(account.registries),
         "volumes": sorted(account.volumes),
+        "volumes_cost": str(round(account.storage.cost(world.clock.now()), 6)),
         "templates": sorted(account.templates),
         "clusters": sorted(account.clusters),
     }

@@ -11,6 +11,7 @@ import typing as t
 import uuid
 from decimal import Decimal
 
+from .storage_bill import StorageBill
 from .world import World
 
 RECORDED, DOCUMENTED = "recorded", "documented"
@@ -113,6 +114,7 @@ class Account:
     ssh_keys: list[str] = dataclasses.field(default_factory=list)
     registries: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     volumes: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
+    storage: StorageBill = dataclasses.field(default_factory=StorageBill)
     templates: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     clusters: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     ports: int = 10340
@@ -146,7 +148,14 @@ class Account:
             return None
         now = world.clock.now()
         spent = sum((one.cost(now) for one in world.machines.values() if one.cloud == "runpod"), Decimal(0))
-        return max(Decimal(0), self.balance - spent)
+        return max(Decimal(0), self.balance - spent - self.storage.cost(now))
+
+    def add_volume(self, world: World, volume: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """Keep a network volume; its whole size is billed from now on."""
+        identity = new_id(world)[:10]
+        self.volumes[identity] = {"id": identity, **volume}
+        self.storage.charge(identity, volume_month(volume), world.clock.now())
+        return self.volumes[identity]
 
     def unknown_fields(self) -> tuple[str, ...]:
         """Fields of bodies that this API does not know."""
@@ -166,6 +175,13 @@ class Account:
         self.addresses += 1
         high, low = divmod(self.addresses, 250)
         return f"203.0.113.{self.addresses // 4 % 250 + 1}", f"10.65.{high}.{low + 1}"
+
+
+def volume_month(volume: t.Mapping[str, t.Any]) -> Decimal:
+    """Dollars a month of a network volume: less for each GB beyond the first TB. What other types than STANDARD cost is not known; here the
+    same."""
+    first = min(int(volume["size"]), 1000)
+    return Decimal("0.07") * first + Decimal("0.05") * (int(volume["size"]) - first)
 
 
 def new_id(world: World) -> str:

@@ -14,7 +14,7 @@ from decimal import Decimal
 import flask
 
 from . import runpod_bodies as bodies
-from .runpod_account import Account, Problem, invalid, new_id
+from .runpod_account import Account, Problem, invalid, new_id, volume_month
 from .runpod_forms import moment, read_moment
 from .runpod_pages import page
 from .runpod_stock import CLOUD, pods
@@ -103,6 +103,17 @@ def _account_routes(service: flask.Flask, world: World, account: Account) -> Non
         return "", 204
 
 
+def volume_of(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The body of a create call as a volume without its id. Problem for what RunPod refuses."""
+    missing = [name for name in ("name", "size", "dataCenter") if name not in request]
+    if missing:
+        raise invalid(f"$: missing property '{missing[0]}'")
+    kind, place = request.get("type", "STANDARD"), request["dataCenter"]
+    if place not in DATA_CENTERS or kind not in DATA_CENTERS[place].volumes:
+        raise Problem(400, f"data center {place} has no {kind} network volumes")
+    return {**request, "type": kind}
+
+
 def _volume_routes(service: flask.Flask, world: World, account: Account) -> None:
     def volume(identity: str) -> dict[str, t.Any]:
         if identity not in account.volumes:
@@ -116,13 +127,7 @@ def _volume_routes(service: flask.Flask, world: World, account: Account) -> None
 
     @service.post("/v2/network-volumes")
     def new_volume() -> t.Any:
-        request = bodies.body(bodies.CREATE_VOLUME)
-        kind, place = request.get("type", "STANDARD"), request["dataCenter"]
-        if place not in DATA_CENTERS or kind not in DATA_CENTERS[place].volumes:
-            raise Problem(400, f"data center {place} has no {kind} network volumes")
-        identity = new_id(world)[:10]
-        account.volumes[identity] = {"id": identity, **request, "type": kind}
-        return flask.jsonify(account.volumes[identity]), 201
+        return flask.jsonify(account.add_volume(world, volume_of(bodies.body(bodies.CREATE_VOLUME)))), 201
 
     @service.get("/v2/network-volumes/<identity>")
     def one_volume(identity: str) -> t.Any:
@@ -134,6 +139,7 @@ def _volume_routes(service: flask.Flask, world: World, account: Account) -> None
         if request.get("size", found["size"]) < found["size"]:
             raise Problem(400, "a network volume cannot shrink")
         found.update(request)
+        account.storage.charge(identity, volume_month(found), world.clock.now())
         return flask.jsonify(found)
 
     @service.delete("/v2/network-volumes/<identity>")
@@ -144,6 +150,7 @@ def _volume_routes(service: flask.Flask, world: World, account: Account) -> None
         if any(mount["volumeId"] == identity for mount in used):
             raise Problem(409, "the network volume is mounted by a pod")
         del account.volumes[identity]
+        account.storage.drop(identity, world.clock.now())
         return "", 204
 
 

@@ -15,9 +15,10 @@ from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .paperspace_account import Switches as PaperspaceSwitches
 from .paperspace_cloud import paperspace_offer
-from .runpod_account import DOCUMENTED, RECORDED
+from .runpod_account import DOCUMENTED, RECORDED, Problem
 from .runpod_account import Account as RunpodAccount
 from .runpod_cloud import runpod_offer
+from .runpod_more import volume_of
 from .scenario_lambda import lambda_offer
 from .scenario_reader import Reader, ScenarioError
 from .vast_account import Account as VastAccount
@@ -48,7 +49,7 @@ def _turn_gcp(world: World | None, chosen: Switches) -> None:
 
 
 def _turn_lambda(world: World | None, chosen: Switches) -> None:
-    (LambdaAccount.of(world) if world else LambdaAccount()).turn(chosen)
+    (LambdaAccount.of(world) if world else LambdaAccount()).turn(chosen, world.clock if world else None)
 
 
 def _turn_vast(world: World | None, chosen: Switches) -> None:
@@ -70,7 +71,15 @@ def _turn_runpod(world: World | None, chosen: Switches) -> None:
         raise ValueError(f"boot_states: should be {RECORDED} or {DOCUMENTED}")
     account = RunpodAccount.of(world) if world else RunpodAccount()
     for name, value in chosen.items():
-        setattr(account, name, tuple(value) if isinstance(value, list) else value)
+        if name != "network_volumes":
+            setattr(account, name, tuple(value) if isinstance(value, list) else value)
+    for place, entry in enumerate(chosen.get("network_volumes", ())):
+        try:
+            volume = volume_of(entry)
+        except Problem as problem:
+            raise ValueError(f"network_volumes[{place}]: {problem.body.get('detail')}") from None
+        if world is not None:
+            account.add_volume(world, volume)
 
 
 _RUNPOD = {
@@ -87,6 +96,7 @@ _RUNPOD = {
     "own_entrypoint": [],
     "graphql": True,
     "kept_without_money": 0.0,
+    "network_volumes": [],
 }
 _WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {

@@ -85,7 +85,7 @@ _NODES = rule(
 )
 # Every field that is text or a whole number, by its name; a test fails when one is missing
 FORMS: dict[str, list[Rule]] = {
-    **dict.fromkeys(("maxHourlyPrice", "maxHourlyCost", "hourlyCost"), _DOLLARS),
+    **dict.fromkeys(("maxHourlyPrice", "maxHourlyCost", "hourlyCost", "pricePerGBMonth"), _DOLLARS),
     "amount": [*_DOLLARS, _BUDGET],
     **dict.fromkeys(
         ("persistentKeepalive", "unhealthyTimeout", "minAge", "drainTimeout", "registrationTimeout", "terminationGracePeriod",
@@ -116,6 +116,7 @@ def is_cloud(value: str, clouds: t.Iterable[str] = tuple(ENTRIES)) -> str:
 
 
 SPOT = tuple(name for name, facts in CAPABILITIES.items() if facts.spot)
+VOLUMES = tuple(name for name, facts in CAPABILITIES.items() if facts.volumes)
 KNOWN_CLOUDS = f"Known are {', '.join(ENTRIES)}."
 CLOUD = rule(is_cloud("self"), said=f'"there is no cloud \'" + self + "\'. " + {quoted(KNOWN_CLOUDS)}')
 ADDRESS = rule(

@@ -29,7 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import requirements as words
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.limits import RESOURCE_OF_VENDOR
 
-from .crd_forms import ADDRESS, CLOUD, KNOWN_CLOUDS, NETWORK, SPOT, Rule, is_cloud, listed, quoted, rule
+from .crd_forms import ADDRESS, CLOUD, KNOWN_CLOUDS, NETWORK, SPOT, VOLUMES, Rule, is_cloud, listed, quoted, rule
 
 Rules = dict[str, list[Rule]]  # by place: "spec.providers[]" is each entry of the list
 
@@ -133,6 +133,11 @@ _NODE_CLASS: Rules = {
                 at=f".{field}",
             )
             for field in ("bidMargin", "spotDiscountMin")
+        ),
+        rule(
+            f"!has(self.volumes) || {is_cloud('self.name', VOLUMES)} || !({is_cloud('self.name')})",
+            said="self.name + ' mounts no existing volumes in this version. Remove it.'",
+            at=".volumes",
         ),
     ],
     "spec.providers[].name": [CLOUD],

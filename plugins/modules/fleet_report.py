@@ -10,7 +10,8 @@ short_description: Say where the money went
 description:
   - Adds up what machines of this cluster cost by day, pool, cloud, model, what it was good for and why machines went, with dollars per useful
     GPU hour, the forecast of day and month, and the state of every budget.
-  - Reads the ledger and the claims, and asks no cloud. What machines cost that have no claim is in the report once they are terminated.
+  - Reads the ledger and the claims, and asks no cloud, except for the existing volumes that a class names.
+  - What machines cost that have no claim is in the report once they are terminated.
   - A machine is useful from the first pod that a run saw at work on it to its last idle time or its end. A service is so from its first answer.
     Lines of older versions do not say when that was, so their use is C(unknown).
   - The parts add up to the lines of the ledger exactly. Lines that cannot be read are named, and every sum is "at least" then.
@@ -79,6 +80,9 @@ report:
       C(cost), C(gpu_hours) and what it C(shown) at least ("7 of 8"). Its dollars are part of all sums, its GPUs of no useful hour.
     - C(hours) is a list of machine hours by use, from the times that pods themselves say, each with C(use) (useful, waiting, booting, joining,
       draining, failed or unmeasured), C(hours), and C(cost) in whole cents; these add up to the total.
+    - C(volumes) is what existing volumes of O(documents) cost beside the machines; no other sum contains it. C(month) is in dollars (null
+      while the price of one is not known), C(volumes) has C(cloud), C(id), C(name), C(region), C(size_gb) and C(month) of each, and C(unread)
+      the providers that could not be asked.
     - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
   type: dict
   returned: always

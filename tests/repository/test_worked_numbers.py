@@ -29,6 +29,7 @@ NUMBERED = (
     "42",
     "43",
     "46",
+    "51",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {

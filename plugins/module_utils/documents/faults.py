@@ -245,7 +245,9 @@ SECRETS: Paths = {
 PULLS: Paths = {
     kind: ("spec.prePull.imagePullSecrets",) for kind in ("GPUNodePool", "GPURequest")
 }  # names, of the records' namespace
-ACCOUNT: Paths = {"GPUNodeClass": ("spec.providers[].settings.registry",)}  # credentials that lie at a cloud, by their id
+ACCOUNT: Paths = {  # credentials and data that lie at a cloud, by their id or name
+    "GPUNodeClass": ("spec.providers[].settings.registry", "spec.providers[].volumes")
+}
 _OUR_NAMESPACE = "tgp-system"  # of records, and of pods of ours
 EVERY = "*"
 _RANK = {DocumentOrigin.OPERATOR: 0, DocumentOrigin.CLUSTER: 1, DocumentOrigin.NAMESPACE: 2}
@@ -323,7 +325,7 @@ def namespace_of(document: Document) -> str:
 
 def allowed_namespaces(document: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
     """The namespaces whose pools may use a class; None = all. A class that says nothing about it is for all, unless it has credentials of
-    its own."""
+    its own, or volumes whose data its machines read and write."""
     given: list[str] | None = document["spec"].get("allowedNamespaces")
     if given is None:
         return () if any(_values(document, paths, "GPUNodeClass") for paths in (COMMANDS, SECRETS, ACCOUNT)) else None

@@ -15,7 +15,7 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput
-from ..model import CloudChoice, Guard, Hub, Lane, Machine, MeshChoice, NodeClass, Quality, SpendingBudget
+from ..model import CloudChoice, Guard, Hub, Lane, Machine, MeshChoice, NodeClass, Quality, SpendingBudget, VolumeMount
 from ..planner.garbage_collection.silence import SILENT_FOR
 from ..planner.offers import gpu_models
 from ..planner.provisioning import reservations, wireguard_rules
@@ -199,6 +199,7 @@ def _choices(
             bid_margin=BID_MARGIN if margin is None else margin,
             spot_discount_min=share(entry.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
             key_for_machines=of_operator and "credentialsRef" in entry and ("machines" in entry or "nodeGroups" in entry),
+            volumes=_volumes(cloud, entry.get("volumes", ()), f"{path}.volumes", reader),
         )
     if choices and not any(choice.enabled for choice in choices.values()):
         reader.fault("spec.providers", "none is enabled.")
@@ -224,6 +225,31 @@ def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str
         if cloud == OWN_MACHINES and name.endswith("Endpoint") and isinstance(value, str):
             _check_address(value, f"{path}.{name}", reader)
     return dict(settings)
+
+
+def _volumes(cloud: str, listed: t.Sequence[Spec], path: str, reader: Reader) -> tuple[VolumeMount, ...]:
+    """The existing volumes of a providers entry. Whether they exist is asked before anything is rented (L-51)."""
+    facts = CAPABILITIES[cloud]
+    if listed and not facts.volumes:
+        reader.fault(path, f"{cloud} mounts no existing volumes in this version. Remove it.")
+        return ()
+    if len(listed) > facts.volumes:
+        reader.fault(path, f"a machine of {cloud} mounts at most {facts.volumes}, and {len(listed)} are listed.")
+    for field in ("name", "mountPath"):
+        values = [entry[field] for entry in listed]
+        for value in sorted({value for value in values if values.count(value) > 1}):
+            reader.fault(path, f"{field} {value} is listed twice.")
+    for place, entry in enumerate(listed):
+        if facts.volume_paths and not re.fullmatch(facts.volume_paths, entry["mountPath"]):
+            reader.fault(
+                f"{path}[{place}].mountPath", f"{entry['mountPath']!r} does not match {facts.volume_paths}, as {cloud} wants it."
+            )
+    return tuple(
+        VolumeMount(
+            entry["name"], entry["mountPath"], reader.money(entry.get("pricePerGBMonth"), f"{path}[{place}].pricePerGBMonth")
+        )
+        for place, entry in enumerate(listed)
+    )
 
 
 def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Sequence[Machine]) -> tuple[Machine, ...]:

@@ -78,6 +78,17 @@ _MACHINE = object_of(
     ("name", "gpuCount", "scaleUpEndpoint", "scaleDownEndpoint"),
     "an own machine behind power webhooks",
 )
+_VOLUME = object_of(
+    {
+        "name": described(TEXT, "name or id of a volume that the account has"),
+        "mountPath": described({"type": "string", "pattern": "^/.+"}, "a folder of the machine like /data/sets"),
+        "pricePerGBMonth": described(
+            MONEY, "what a GB of it costs in a month, for the report; default: the published price, if known"
+        ),
+    },
+    ("name", "mountPath"),
+    "an existing volume of the account that every machine mounts; it is never deleted",
+)
 _PROVIDER = object_of(
     {
         "name": described(TEXT, "a cloud: lambda, webhook ...; usual other spellings are understood"),
@@ -91,6 +102,7 @@ _PROVIDER = object_of(
         "settings": {"type": "object", "description": "the cloud's own options"},
         "machines": list_of(_MACHINE, description="own machines (webhook)"),
         "nodeGroups": list_of(_MACHINE, description="another word for machines"),
+        "volumes": list_of(_VOLUME, description="existing volumes that every machine of this provider mounts (lambda, runpod)"),
     },
     ("name",),
 )

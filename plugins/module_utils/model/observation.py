@@ -15,7 +15,7 @@ from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .devices import DynamicResources
 from .mesh import Device, MeshKey
 from .names import Labels
-from .offers import Extra, Instance, Offer
+from .offers import Extra, Instance, Offer, Volume
 from .queues import CapacityBuffer, PodGroups, ProvisioningRequest
 from .spec import Ledger, Pause
 
@@ -28,7 +28,8 @@ class OffersNotRead(Exception):
 class CloudView:
     """What one cloud answered in this run. ``instances``, ``offers`` or ``extras`` None = that read failed or was not made, ``problem``
     says how. ``expected`` False: only a claim names the cloud; no document of this run does, and nothing of it is configured here.
-    ``refused``: it did not take our key."""
+    ``refused``: it did not take our key. ``volumes``: those of the account, read with the offers where a class wants some; None = not read,
+    or that read failed."""
 
     instances: tuple[Instance, ...] | None = None
     offers: tuple[Offer, ...] | None = None
@@ -36,6 +37,7 @@ class CloudView:
     extras: tuple[Extra, ...] | None = None
     expected: bool = True
     refused: bool = False
+    volumes: tuple[Volume, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

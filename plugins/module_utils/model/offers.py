@@ -82,7 +82,9 @@ class Capability:
     anything else. ``restamps``: what of a machine that runs already can be changed, "name" and "marks"; empty: nothing, so that one that
     was made by hand cannot be marked as ours (``Restamps`` of providers/base.py). ``user_data_stays``: its API and its machines show user data
     as long as a machine exists, so that it is emptied once the machine has joined (``KeepsUserData`` there). ``off_costs_less``: a machine
-    that powers itself off is billed less than one that runs, so that a guard on it saves money (L-46).
+    machine that powers itself off is billed less than one that runs, so that a guard on it saves money (L-46). ``volumes``: how many existing
+    volumes of the account a machine can be given at launch (``HasVolumes`` of providers/base.py); 0 = none. ``volume_paths``: a regular
+    expression that their places in the machine match, "" = any absolute path.
     """
 
     cloud: str
@@ -108,6 +110,8 @@ class Capability:
     user_data_stays: bool = False
     off_costs_less: bool = False
     restamps: tuple[str, ...] = ()
+    volumes: int = 0
+    volume_paths: str = ""
 
     @property
     def terminal(self) -> frozenset[str]:
@@ -257,10 +261,36 @@ class Container:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume that the account has beside machines and that machines of its region can mount. It is its owner's: nothing here makes, changes
+    or deletes one. ``region`` is the cloud's own word. ``size_gb``: decimal GB that are billed, None where the cloud does not tell.
+    ``price_month``: dollars for 30 days, None where the price is not known."""
+
+    cloud: str
+    id: str
+    name: str
+    region: str
+    size_gb: Decimal | None = None
+    price_month: Decimal | None = None
+    in_use: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VolumeMount:
+    """A volume that a class wants in its machines: ``name`` is its name or its id, ``path`` the folder in the machine. ``gb_month``: what the
+    user says that a GB costs in a month; None = as the cloud's record has it."""
+
+    name: str
+    path: str
+    gb_month: Decimal | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """Everything a cloud needs to make one machine. ``user_data`` (for VMs) is a secret, already in the form of the cloud's carrier;
     ``environment`` goes with it where the carrier is the environment. ``container`` instead of both on lane service. ``marks`` become
-    tags where the cloud has them. For an auction the bid is ``offer.price_hour`` less the disk's part."""
+    tags where the cloud has them. For an auction the bid is ``offer.price_hour`` less the disk's part. ``volumes`` are mounted and stay
+    when the machine goes."""
 
     name: str
     offer: Offer
@@ -270,3 +300,4 @@ class LaunchRequest:
     marks: Labels = dataclasses.field(default_factory=dict)
     max_price_hour: Decimal | None = None
     settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    volumes: tuple[VolumeMount, ...] = ()

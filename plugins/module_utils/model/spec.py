@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from .cluster import AcceptanceTest, PrePull, Taint, WorkRecord
 from .names import Labels
-from .offers import Guard, Lane, Quality
+from .offers import Guard, Lane, Quality, VolumeMount
 
 DRAIN_TIMEOUT: t.Final = 600  # seconds for which pods may take to leave, of a pool that says nothing (L-9)
 IDLE_BELOW: t.Final = Decimal(
@@ -63,7 +63,7 @@ class CloudChoice:
     cloud, so that it is passed over in silence when there is no credential for it. ``bid_margin``: by which share a bid is above the
     lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there. ``quality``: what its settings say of hosts of
     nodes; it goes before what the cloud's own record says. ``key_for_machines``: the operator wrote ``credentials`` and ``machines`` side by
-    side, so that the key may go to the machines' hosts."""
+    side, so that the key may go to the machines' hosts. ``volumes``: existing volumes that every machine of this cloud gets (L-51)."""
 
     cloud: str
     priority: int = 0
@@ -76,6 +76,7 @@ class CloudChoice:
     spot_discount_min: Decimal | None = None
     quality: Quality = Quality()
     key_for_machines: bool = False
+    volumes: tuple[VolumeMount, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,6 +150,10 @@ class NodeClass:
     def settings_of(self, cloud: str) -> t.Mapping[str, t.Any]:
         """The cloud's own options in this class; empty when the class does not name it."""
         return next((choice.settings for choice in self.clouds if choice.cloud == cloud), {})
+
+    def volumes_of(self, cloud: str) -> tuple[VolumeMount, ...]:
+        """The existing volumes that its machines of this cloud get; empty when the class does not name the cloud."""
+        return next((choice.volumes for choice in self.clouds if choice.cloud == cloud), ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from ..core.task import Task
 from ..kube.client import Kube, read_secret
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
-from ..model import Claim, CloudChoice, Instance, Node, Phase, Specs
-from ..providers.base import Cloud
+from ..model import Claim, CloudChoice, Instance, Node, Phase, Specs, Volume
+from ..providers.base import Cloud, HasVolumes
 from ..providers.registry import CAPABILITIES, ENTRIES
 from ..providers.registry import connect as connect_cloud
 from .audit import told_cloud, told_mesh
@@ -139,6 +139,7 @@ class Clients:
         self._specs = specs
         self._claims = claims
         self._clouds = Once()  # by name: the connected cloud, or why it cannot be connected
+        self._volumes = Once()  # by the name of the cloud
         self._guard = threading.Lock()  # of the lists below; never held during a call
         self._opened: list[Cloud] = []
         self._feeds: dict[str, Feed[Instance]] = {}
@@ -159,6 +160,10 @@ class Clients:
         if isinstance(connected, TgpError):
             raise connected
         return connected
+
+    def volumes(self, name: str) -> tuple[Volume, ...]:
+        """The existing volumes of a cloud's account, read once in a run; a failure is raised to each caller. For clouds that mount some."""
+        return self._volumes(name, lambda: tuple(t.cast(HasVolumes, self.cloud(name)).volumes()))
 
     def give_up(self, name: str, error: TgpError) -> None:
         """Ask nothing more of a cloud in this run: it does not take our credential."""

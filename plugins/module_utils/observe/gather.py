@@ -60,7 +60,7 @@ from .clients import unused
 from .context import Context, labels_of_namespaces, uses_dra
 from .gpu_utilization import utilization_of_nodes
 from .probe import Prober
-from .volumes import with_reach
+from .volumes import with_account_volumes, with_reach
 
 _T = t.TypeVar("_T")
 _MEANWHILE = {
@@ -163,7 +163,7 @@ def with_offers(context: Context, seen: Observation, again: t.Collection[str] = 
     remembered: set[str] = set()
 
     def asked(name: str) -> CloudView:
-        view = seen.clouds[name]
+        view = with_account_volumes(context, name, seen.clouds[name])
         if view.instances is None:
             return view
         try:

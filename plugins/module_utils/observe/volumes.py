@@ -16,7 +16,7 @@ import typing as t
 from ..core.errors import TgpError
 from ..kube.client import Json, Kube
 from ..kube.pods import node_terms
-from ..model import Expression, Node, NodeTerm, Pod
+from ..model import CloudView, Expression, Node, NodeTerm, Pod
 from ..model.labels import (
     BETA_REGION_LABEL,
     BETA_ZONE_LABEL,
@@ -25,6 +25,8 @@ from ..model.labels import (
     TOPOLOGY_REGION_LABEL,
     TOPOLOGY_ZONE_LABEL,
 )
+from ..planner.offers import account_volumes
+from .context import Context
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -181,3 +183,18 @@ def _class(raw: Json) -> tuple[str, StorageClass]:
     )
     waits = raw.get("volumeBindingMode") == _FIRST_CONSUMER
     return raw["metadata"]["name"], StorageClass(waits, raw.get("provisioner") == _LOCAL, (allowed,) if allowed else ())
+
+
+# ---- existing volumes of the account of a cloud, which are no objects of the cluster (L-51)
+
+
+def with_account_volumes(context: Context, name: str, view: CloudView) -> CloudView:
+    """The same with the volumes of the account, where a class wants some and its machines are known; None of them where they cannot be read:
+    then nothing that mounts some is rented."""
+    if view.instances is None or name not in account_volumes.wanted(context.specs):
+        return view
+    try:
+        return dataclasses.replace(view, volumes=context.clients.volumes(name))
+    except TgpError as error:
+        context.warn(f"The volumes of {name} could not be read, so nothing that mounts some is rented there in this run: {error}")
+        return view

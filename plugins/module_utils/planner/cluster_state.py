@@ -37,6 +37,7 @@ from .claims import record
 from .claims.record import LIVE
 from .disruption.schedule import floor_of_now, hours
 from .garbage_collection.ownership import Owner, Ownership, Store, claimed, ids_of, owner_of, ownership_of
+from .offers.account_volumes import Account
 from .pauses import Pauses, sentence
 
 CONFIRM_EMPTY: t.Final = 30  # seconds after which a list without our machines is read again before it is believed
@@ -70,6 +71,11 @@ class Situation:
         if not self.seen.offers_read:
             raise OffersNotRead
         return self.seen.clouds[cloud].offers
+
+    @property
+    def volumes(self) -> Account:
+        """The volumes of each cloud's account, where a class wants some."""
+        return {cloud: view.volumes for cloud, view in self.seen.clouds.items()}
 
     @property
     def extended(self) -> frozenset[str]:

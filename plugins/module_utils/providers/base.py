@@ -18,7 +18,8 @@ from ansible.module_utils.basic import env_fallback
 from ..core import errors
 from ..core.http import Api
 from ..core.task import Task
-from ..model import Capability, CloudChoice, Extra, Instance, LaunchRequest, Offer, OfferQuery
+from ..model import Capability, CloudChoice, Extra, Instance, LaunchRequest, Offer, OfferQuery, Volume
+from ..planner.offers.account_volumes import mounted
 from .disk_images import ImageOrigin, ImageStore
 from .webhook.machines import is_loopback
 
@@ -111,6 +112,14 @@ class Restamps(Cloud, t.Protocol):
         ...
 
 
+class HasVolumes(Cloud, t.Protocol):
+    """A cloud whose fact ``volumes`` is above 0. It makes, changes and deletes none of them."""
+
+    def volumes(self) -> list[Volume]:
+        """Every volume of the account that a machine can mount, all pages."""
+        ...
+
+
 class NothingBeside:
     """For clouds whose machines leave nothing behind."""
 
@@ -141,6 +150,20 @@ def launch_error(cloud: str, name: str, error: errors.ApiError, reason: str | No
 def invalid_launch(cloud: str, problem: str, remedy: str = "") -> errors.LaunchRefused:
     """The refusal of a request that the cloud would refuse anyway (or worse, would not)."""
     return errors.LaunchRefused(f"{cloud}: {problem}.", reason="invalid", remedy=remedy, cloud=cloud)
+
+
+def mounts_of(cloud: str, request: LaunchRequest, volumes: t.Callable[[], t.Sequence[Volume]]) -> list[tuple[Volume, str]]:
+    """The volumes of a request with their paths. LaunchRefused, before anything is sent, for one that is not in the offer's region; what
+    ``volumes`` raises where the account cannot be asked."""
+    if not request.volumes:
+        return []
+    mounts = mounted(request.volumes, volumes(), request.offer.cloud_region)
+    if mounts is None:
+        names = ", ".join(mount.name for mount in request.volumes)
+        raise invalid_launch(
+            cloud, f"not all of the volumes {names} are in {request.offer.cloud_region or 'a region'}", "Correct providers.volumes."
+        )
+    return mounts
 
 
 def wants_talos(request: LaunchRequest) -> bool:

@@ -17,7 +17,20 @@ from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
 from .svg import series_colour
-from .text import HOUR_WORDS, WAYS, WORDS, cents, headline, hour_rows, missing_text, share, split_views, sums, traffic_text
+from .text import (
+    HOUR_WORDS,
+    WAYS,
+    WORDS,
+    cents,
+    headline,
+    hour_rows,
+    missing_text,
+    share,
+    split_views,
+    sums,
+    traffic_text,
+    volumes_text,
+)
 
 _MOST_DAYS = 45
 _MOST_MACHINES = 500
@@ -35,6 +48,7 @@ def page(spending: Report, report: _Data, now: datetime) -> str:
         _cards(spending, report),
         f"<p>{escape(missing_text(spending))}.</p>" if spending.missing else "",
         f"<p>{escape(traffic_text(spending))}.</p>" if spending.traffic.machines else "",
+        f"<p>{escape(kept)}.</p>" if (kept := volumes_text(report["volumes"])) else "",
         _budgets(money["budgets"], whole=money["whole"]),
         _charts(spending, money, now) if spending.parts else "<section><p>Nothing was spent in this time.</p></section>",
         *(_table(spending, way) for way in WAYS if spending.parts),

@@ -9,21 +9,22 @@ import json
 import typing as t
 from datetime import date, datetime
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, TgpError
 from ..core.files import replace
 from ..core.task import Task
-from ..model import Ledger
+from ..model import Ledger, Volume
 from ..observe.context import Context, open_context
 from ..operations.ledger_archive import read_archive
 from ..planner.cost.cost import books, read_ledger
 from ..planner.cost.spend_report import owned_parts, report
+from ..planner.offers import account_volumes
 from ..providers.registry import CAPABILITIES
 from ..store.records import ledger_key
 from ..units.calendar import period_of, zone
 from ..units.values import parse_time
 from .page import page
 from .status import spending
-from .text import as_csv, data, table, teams_csv
+from .text import as_csv, data, table, teams_csv, volumes_data, volumes_text
 
 FORMATS = ("table", "json", "csv", "csv_teams", "html")
 
@@ -52,11 +53,13 @@ def _report(context: Context) -> dict[str, t.Any]:
     lines = books(ledger, claims, now, CAPABILITIES)
     totals = report(lines, since, min(until or now, now), params["time_zone"])
     money = spending(context, ledger, claims, now)
-    result = data(totals, money, ledger.torn, context.cluster_id)
+    kept = volumes_data(*_volumes(context))
+    result = {**data(totals, money, ledger.torn, context.cluster_id), "volumes": kept}
     for place in ledger.torn:
         task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
     if params["format"] == "table":
-        text = "\n".join(table(totals, money, ledger.torn)) + "\n"
+        shown = [*table(totals, money, ledger.torn), *(f"  {text}" for text in filter(None, [volumes_text(kept)]))]
+        text = "\n".join(shown) + "\n"
     elif params["format"] == "json":
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
     elif params["format"] == "csv":
@@ -70,6 +73,20 @@ def _report(context: Context) -> dict[str, t.Any]:
             task.progress(line)
     changed = bool(params["path"]) and _write(task, params["path"], text.encode())
     return {"changed": changed, "report": result, "path": params["path"] or ""}
+
+
+def _volumes(context: Context) -> tuple[list[Volume], tuple[str, ...]]:
+    """The existing volumes that classes name, each once, and the providers whose volumes could not be read. A provider is asked only where
+    a class names a volume of it."""
+    rows: list[Volume] = []
+    unread: list[str] = []
+    for name, choices in sorted(account_volumes.wanted(context.specs).items()):
+        try:
+            rows += account_volumes.costs(choices, context.clients.volumes(name))
+        except TgpError as error:
+            unread.append(name)
+            context.task.warn(f"The volumes of {name} could not be read, so what they cost is not known: {error}")
+    return rows, tuple(unread)
 
 
 def _ledger(context: Context) -> Ledger:

@@ -12,11 +12,12 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
-from ..model import LedgerLine
+from ..model import LedgerLine, Volume
 from ..planner.cost import teams
 from ..planner.cost.cost import add_up
 from ..planner.cost.spend_report import OwnedPart, Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
+from ..planner.offers import account_volumes
 from ..units.values import print_money
 from .status import sentences
 
@@ -149,6 +150,40 @@ def missing_text(report: Report) -> str:
     more = f" and {len(report.missing) - _MOST_NAMED} more" if len(report.missing) > _MOST_NAMED else ""
     paid = print_money(add_up(row.cost for row in report.missing))
     return f"${paid} of it was paid for GPUs that were rented and not there ({hours} GPU hours): {named}{more}"
+
+
+def volumes_data(rows: t.Sequence[Volume], unread: t.Sequence[str]) -> dict[str, t.Any]:
+    """The existing volumes that classes name, as data. ``month``: dollars a month of all of them, None while one price is not known."""
+    month = None if unread else account_volumes.total(rows)
+    return {
+        "month": None if month is None else print_money(month),
+        "unread": list(unread),
+        "volumes": [
+            {
+                "cloud": row.cloud,
+                "id": row.id,
+                "name": row.name,
+                "region": row.region,
+                "size_gb": None if row.size_gb is None else str(row.size_gb),
+                "month": None if row.price_month is None else print_money(row.price_month),
+            }
+            for row in rows
+        ],
+    }
+
+
+def volumes_text(kept: t.Mapping[str, t.Any]) -> str:
+    """The same (``volumes_data``) for people: a sentence of its own, because no sum over machines contains it. Empty without volumes."""
+    if not kept["volumes"] and not kept["unread"]:
+        return ""
+    cost = "the price of one is not known" if kept["month"] is None else f"${kept['month']} a month"
+    named = [
+        f"{row['cloud']} {row['name'] or row['id']} in {row['region']} "
+        + ("price not known" if row["month"] is None else f"${row['month']}")
+        for row in kept["volumes"]
+    ]
+    named += [f"{cloud} not read" for cloud in kept["unread"]]
+    return f"Volumes are not in these sums and are billed without machines, too: {cost} ({'; '.join(named)})"
 
 
 def _hours(hours: Decimal) -> Decimal:

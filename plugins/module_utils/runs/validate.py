@@ -21,6 +21,7 @@ from ..observe.context import Context, open_context
 from ..observe.documents import load
 from ..observe.gather import cluster_facts
 from ..observe.release_tables import use_release_tables
+from ..planner.offers import account_volumes
 from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 from ..preflight.endpoint_check import check_endpoint
 from ..preflight.policy_check import check_policy
@@ -130,6 +131,8 @@ def _checks(context: Context) -> list[_Check]:
         for node_class in classes
         if node_class.name not in only_services
     ]
+    for name in sorted(account_volumes.wanted(context.specs)):
+        checks.append((f"volumes of {name}", _volume_check(context, name)))
     names = [name for name in _named(context.specs) if not unused(context.task, context.kube, name, context.specs)]
     checks += [(f"cloud {name}", _cloud_check(context, name)) for name in names]
     checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.specs)]
@@ -138,6 +141,26 @@ def _checks(context: Context) -> list[_Check]:
 
 def _cloud_check(context: Context, name: str) -> t.Callable[[], CloudCheck]:
     return lambda: context.clients.cloud(name).check()
+
+
+def _volume_check(context: Context, name: str) -> t.Callable[[], str]:
+    """Whether the volumes that classes name exist at this provider, together in one region (L-51)."""
+
+    def check() -> str:
+        known = context.clients.volumes(name)
+        entries = [
+            (node_class.name, choice)
+            for node_class in context.specs.classes.values()
+            for choice in node_class.clouds
+            if choice.cloud == name and choice.enabled and choice.volumes
+        ]
+        wrong = [f"GPUNodeClass {owner}: {why}" for owner, choice in entries if (why := account_volumes.problem(choice, known))]
+        if wrong:
+            raise InvalidInput("Machines could not mount their volumes:", problems=wrong)
+        places = {owner: ", ".join(sorted(account_volumes.regions(choice.volumes, known))) for owner, choice in entries}
+        return "; ".join(f"{owner} rents in {where} only" for owner, where in sorted(places.items()))
+
+    return check
 
 
 def _talos(context: Context) -> str:

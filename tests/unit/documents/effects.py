@@ -43,6 +43,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     StatusCondition,
     Taint,
     Toleration,
+    Volume,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.queues import ATOMIC, CapacityBuffer, ProvisioningRequest
@@ -54,6 +55,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import p
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import account_volumes
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance, pre_pull, reservations
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
@@ -403,6 +405,9 @@ def _of_cloud(context: t.Any, node_class: NodeClass, choice: CloudChoice) -> t.I
         settings = {"sshKey": "theirs", **node_class.settings_of("lambda")}
         request = LaunchRequest(f"tgp-{CLUSTER}-base-00001", offer(), settings=settings)
         yield LambdaCloud("secret_x_0123456789", clock=context.clock)._launch_body(request)
+    known = [Volume(choice.cloud, name, name, "US-TX-3", size_gb=Decimal(100)) for name in ("models", "other")]
+    if choice.volumes:
+        yield account_volumes.mounted(choice.volumes, known, "US-TX-3"), account_volumes.costs([choice], known)
     for machine in choice.machines:
         calls: list[t.Any] = []
         with contextlib.closing(

@@ -26,9 +26,15 @@ MACHINE = {
     "scaleDownEndpoint": "https://power.test/off",
 }
 REF = {"name": "keys", "key": "lambda"}
+VOLUME: Json = {"name": "models", "mountPath": "/models"}
 BASE: dict[str, Json] = {
     "GPUNodeClass": {
-        "providers": [{"name": "lambda", "credentialsRef": REF}, {"name": "webhook", "machines": [MACHINE]}, {"name": "vast"}],
+        "providers": [
+            {"name": "lambda", "credentialsRef": REF},
+            {"name": "webhook", "machines": [MACHINE]},
+            {"name": "vast"},
+            {"name": "runpod", "volumes": [VOLUME]},
+        ],
         "tailscaleConfig": {"tags": ["tag:gpu"]},
         "limits": {"maxNodes": 3, "maxHourlyCost": "9"},
         "budget": {"period": "day", "amount": "20"},
@@ -152,6 +158,9 @@ OTHER: dict[str, Json] = {
         "providers.0.settings": {"sshKey": "mine"},
         "providers.2.bidMargin": "20%",
         "providers.2.spotDiscountMin": 30,
+        "providers.3.volumes.0.name": "other",
+        "providers.3.volumes.0.mountPath": "/elsewhere",
+        "providers.3.volumes.0.pricePerGBMonth": "0.01",
         "providers.1.nodeGroups": [{**MACHINE, "name": "rack-2"}],
         "providers.1.machines.0.name": "rack-9",
         "providers.1.machines.0.gpuCount": 2,
@@ -605,6 +614,25 @@ def test_L13_a_share_that_could_be_misread_is_refused(value: str) -> None:
 def test_L13_a_bid_is_refused_where_nothing_is_auctioned() -> None:
     with pytest.raises(InvalidInput, match=r"providers\[0\].bidMargin: lambda rents no interruptible machines"):
         node_class_of({"providers": [{"name": "lambda", "bidMargin": "5%"}]})
+
+
+@pytest.mark.parametrize(
+    ("cloud", "volumes", "problem"),
+    [
+        ("vast", [VOLUME], r"providers\[0\].volumes: vast mounts no existing volumes in this version"),
+        ("runpod", [VOLUME, {"name": "b", "mountPath": "/b"}], "a machine of runpod mounts at most 1, and 2 are listed"),
+        ("lambda", [VOLUME], r"volumes\[0\].mountPath: '/models' does not match"),
+        ("lambda", [{"name": "a", "mountPath": "/data/a"}, {"name": "a", "mountPath": "/data/b"}], "name a is listed twice"),
+        (
+            "lambda",
+            [{"name": "a", "mountPath": "/data/a"}, {"name": "b", "mountPath": "/data/a"}],
+            "mountPath /data/a is listed twice",
+        ),
+    ],
+)
+def test_L51_volumes_that_no_machine_could_mount_are_refused(cloud: str, volumes: list[Json], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        node_class_of({"providers": [{"name": cloud, "volumes": volumes}]})
 
 
 @pytest.mark.parametrize(

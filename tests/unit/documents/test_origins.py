@@ -128,6 +128,7 @@ OWN = {
     "credentials": {"providers": [{"name": "runpod", "credentialsRef": {"name": "keys", "key": "runpod"}}]},
     "template": {"talosConfig": {"templateRef": {"name": "talos", "key": "worker"}}},
     "registry": {"providers": [{"name": "runpod", "settings": {"registry": "cred-1"}}]},
+    "volumes": {"providers": [{"name": "runpod", "volumes": [{"name": "models", "mountPath": "/models"}]}]},
 }
 
 
@@ -310,7 +311,7 @@ def test_L28_whatever_looks_like_a_secret_a_file_or_a_command_is_bound(kind: str
 
     walk(KINDS[kind]["properties"]["spec"], "spec")
     bound = {path for table in (origins.COMMANDS, origins.FILES, origins.SECRETS) for path in table.get(kind, ())}
-    of_machines = {"spec.acceptance.command"} & found | {
+    of_machines = {"spec.acceptance.command", "spec.providers[].volumes[].mountPath"} & found | {
         "spec.template.spec.service.command",
         "spec.template.spec.service.healthPath",
     }

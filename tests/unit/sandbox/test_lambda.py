@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from decimal import Decimal
 
 import httpx
 import pytest
@@ -371,3 +372,28 @@ def test_a_quota_and_an_account_that_was_never_verified() -> None:
     assert small.launch(400)["code"] == "global/quota-exceeded"
     assert LambdaStand(active=False).launch(403)["code"] == "global/account-inactive"
     assert Account.of(LambdaStand().world).quota is None
+
+
+def test_a_file_system_is_mounted_in_its_region_and_billed_without_machines() -> None:
+    stand = LambdaStand(
+        file_systems=[{"name": "sets", "region": "us-east-1", "gb": 730}, {"name": "far", "region": "us-west-1", "gb": 1}]
+    )
+    near, far = stand.call("GET", "/file-systems")
+    assert (near["bytes_used"], near["is_in_use"], near["region"]["name"]) == (730 * 10**9, False, "us-east-1")
+    mounts = [{"mount_point": "/data/sets", "file_system_id": near["id"]}]
+    machine = stand.launch(file_system_names=["sets"], file_system_mounts=mounts)
+    assert machine.details["file_system_names"] == ["sets"], "named twice, mounted once"
+    assert stand.call("GET", "/file-systems")[0]["is_in_use"] is True
+    assert stand.call("DELETE", f"/filesystems/{near['id']}", status=400)["code"] == "filesystems/filesystem-in-use"
+    refusal = stand.launch(400, file_system_names=["far"])
+    assert refusal["code"] == "instance-operations/launch/file-system-in-wrong-region"
+    stand.terminate(machine)
+    storage, now = Account.of(stand.world).storage, stand.world.clock.now
+    before = storage.cost(now())
+    stand.world.clock.advance(3600)
+    assert abs(storage.cost(now()) - before - storage.month / 730) < Decimal("0.0001"), "an hour of a month"
+    stand.call("DELETE", f"/filesystems/{near['id']}")
+    stand.call("DELETE", f"/filesystems/{far['id']}")
+    spent = storage.cost(now())
+    stand.world.clock.advance(3600)
+    assert storage.month == 0 and storage.cost(now()) == spent > before

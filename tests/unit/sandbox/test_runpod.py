@@ -345,3 +345,18 @@ def test_no_stock_of_a_type_is_no_capacity(still: Stand) -> None:
     answer = still.call("POST", "/v2/pods", still.order(gpu={"id": H100, "count": 1}))
     assert answer.status_code == 400 and "no instances available" in answer.json()["detail"]
     assert not still.world.machines
+
+
+def test_a_network_volume_is_billed_by_its_size_without_pods_and_takes_the_balance(still: Stand) -> None:
+    volume = still.call("POST", "/v2/network-volumes", {"name": "v", "size": 1200, "dataCenter": "EU-RO-1"}).json()["id"]
+    still.account.balance = Decimal(81)
+    assert still.account.storage.month == Decimal(80)
+    still.world.clock.advance(730 * 3600)
+    assert abs((still.account.left(still.world) or Decimal(0)) - 1) < Decimal("0.001")
+    still.call("PATCH", f"/v2/network-volumes/{volume}", {"size": 2000})
+    assert still.account.storage.month == Decimal(120)
+    machine = still.pod(still.order(mounts={"network": [{"volumeId": volume, "path": "/data"}]}))
+    assert still.call("DELETE", f"/v2/network-volumes/{volume}").status_code == 409
+    still.call("DELETE", f"/v2/pods/{machine.id}")
+    assert still.call("DELETE", f"/v2/network-volumes/{volume}").status_code == 204
+    assert still.account.storage.month == 0 and still.account.storage.cost(still.world.clock.now()) > 79

@@ -85,6 +85,13 @@ A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
         ({"lambda": {"offers": [{**A10, "stock": -1}]}}, "lambda.offers[0]: offer.stock"),
         ({"lambda": {"list_afters": 3}}, "lambda: unknown key list_afters"),
         ({"lambda": {"audit_page": 0}}, "lambda.audit_page: should be above zero"),
+        ({"lambda": {"file_systems": [{"name": "a"}]}}, "lambda.file_systems[0]: should have name, region and gb"),
+        ({"lambda": {"file_systems": [{"name": "a", "region": "moon", "gb": 1}]}}, "Lambda has no region 'moon'"),
+        ({"runpod": {"network_volumes": [{"name": "a", "size": 10}]}}, "runpod.network_volumes[0]"),
+        (
+            {"runpod": {"network_volumes": [{"name": "a", "size": 10, "dataCenter": "MOON-1"}]}},
+            "data center MOON-1 has no STANDARD",
+        ),
         ({"lambda": {"pace_form": "xml"}}, "lambda.pace_form: 'xml' should be one of json, text, empty"),
         ({"lambda": {"reuse_addresses": 1}}, "lambda.reuse_addresses: cannot be 1"),
         ({"machines": [{"name": "a"}, {"name": "a"}]}, "two machines"),

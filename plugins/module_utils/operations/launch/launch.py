@@ -261,6 +261,7 @@ class _Launch:
             marks=self._marks(now),
             max_price_hour=self.pool.max_hourly_price if self.pool else None,
             settings=self.node_class.settings_of(offer.cloud),
+            volumes=self.node_class.volumes_of(offer.cloud),
         )
         return functools.partial(cloud.launch, request)
 

@@ -331,7 +331,16 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod], aro
     if pool.replace_cheaper <= 0 or node_class is None or (due is not None and (due - draft.now).total_seconds() < LEAST_LIFE):
         return None
     offers = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.offers(cloud) or ()]
-    chosen = select(offers, pool, node_class, situation.capabilities, situation.settings, draft.now, situation.seen.blocks)
+    chosen = select(
+        offers,
+        pool,
+        node_class,
+        situation.capabilities,
+        situation.settings,
+        draft.now,
+        situation.seen.blocks,
+        account=situation.volumes,
+    )
     for offer in sorted(
         chosen.candidates, key=lambda candidate: (candidate.price_hour or Decimal(0), candidate.cloud, candidate.id)
     ):

@@ -32,7 +32,8 @@ def why_none(
     blocks: t.Mapping[str, datetime],
     now: datetime,
 ) -> str:
-    """One line for people. ``unread``: clouds that could not be read, with what is unknown of them; ``blocks``: key → until."""
+    """One line for people. ``unread``: clouds that could not be read, with what is unknown of them, or whose volumes are not as a
+    class wants them (L-51); ``blocks``: key → until."""
     reasons: dict[str, str] = {}
     for key, reason in selection.rejected.items():
         cloud = key.partition("/")[0]

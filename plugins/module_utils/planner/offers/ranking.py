@@ -24,7 +24,7 @@ from ...model.labels import (
     SPOT_LABEL,
     TOPOLOGY_REGION_LABEL,
 )
-from . import gpu_models, requirements
+from . import account_volumes, gpu_models, requirements
 from . import launch_backoff as blocklist
 from .requirements import for_nodes, good_enough, outlasts, region_matches
 
@@ -39,6 +39,7 @@ REASONS = (
     "memory",
     "disk",
     "region",
+    "volume",
     "spot not allowed",
     "requirements",
     "quality",
@@ -121,12 +122,14 @@ def select(
     blocks: t.Mapping[str, datetime] | None = None,
     *,
     oldest: int = PRICE_TTL,
+    account: account_volumes.Account | None = None,
 ) -> Selection:
     """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until.
-    ``oldest``: seconds, the age up to which a price is believed.
+    ``oldest``: seconds, the age up to which a price is believed. ``account``: the volumes of each cloud (L-51); None = they are not judged,
+    for callers that rent nothing.
 
     An auction's offer is judged, sorted and returned at the price of our bid (planner/offers/ranking.py)."""
-    filters = _Filters(pool, node_class, capabilities, now, {} if settings.ignore_blocklist else blocks or {}, oldest)
+    filters = _Filters(pool, node_class, capabilities, now, {} if settings.ignore_blocklist else blocks or {}, oldest, account)
     rejected: dict[str, str] = {}
     passed: list[Offer] = []
     for offer in map(filters.priced, offers):
@@ -199,6 +202,7 @@ class _Filters:
         now: datetime,
         blocks: t.Mapping[str, datetime],
         oldest: int,
+        account: account_volumes.Account | None = None,
     ) -> None:
         self.pool = pool
         self.node_class = node_class
@@ -208,6 +212,11 @@ class _Filters:
         self.now = now
         self.oldest = now - timedelta(seconds=oldest)
         self.choices: dict[str, CloudChoice] = {choice.cloud: choice for choice in node_class.clouds if choice.enabled}
+        self.places = {
+            cloud: account_volumes.regions(choice.volumes, account.get(cloud) or ())
+            for cloud, choice in self.choices.items()
+            if choice.volumes and account is not None
+        }
         self.by_stage: dict[str, list[Requirement]] = collections.defaultdict(list)
         for requirement in pool.requirements:
             self.by_stage[_STAGE_OF_KEY.get(requirement.key, "requirements")].append(requirement)
@@ -246,6 +255,7 @@ class _Filters:
             lambda offer: (
                 not wanted.regions or any(region_matches(region, offer.region, offer.cloud_region) for region in wanted.regions)
             ),
+            lambda offer: offer.cloud not in self.places or offer.cloud_region in self.places[offer.cloud],
             lambda offer: wanted.spot_allowed or not offer.spot,
             lambda offer: True,
             self._quality,

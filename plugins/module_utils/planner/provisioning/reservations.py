@@ -27,7 +27,7 @@ from ..cost import budgets
 from ..cost.teams import Shares, shares, team_of_pool
 from ..disruption import interruption
 from ..garbage_collection.orphans import Orphan, is_used
-from ..offers import no_offer
+from ..offers import account_volumes, no_offer
 from ..offers.ranking import Selection, offer_key, select
 from ..plan_builder import Draft
 from ..scheduling.capacity import planned_gpus
@@ -90,7 +90,14 @@ class LaunchCapacity:
         if pool.key not in self._selections:
             situation = self.situation
             self._selections[pool.key] = select(
-                self.offers, pool, node_class, situation.capabilities, situation.settings, situation.now, self.blocks
+                self.offers,
+                pool,
+                node_class,
+                situation.capabilities,
+                situation.settings,
+                situation.now,
+                self.blocks,
+                account=situation.volumes,
             )
         return self._selections[pool.key]
 
@@ -249,7 +256,11 @@ class LaunchCapacity:
         situation = self.situation
         blocks = {} if situation.settings.ignore_blocklist else self.blocks
         selection = self.selection(pool, node_class)
-        return no_offer.why_none(pool, node_class, selection, situation.capabilities, self.unread, blocks, situation.now)
+        unread = dict(self.unread)
+        for choice in node_class.clouds:
+            if choice.cloud not in unread and (why := account_volumes.problem(choice, situation.volumes.get(choice.cloud))):
+                unread[choice.cloud] = why
+        return no_offer.why_none(pool, node_class, selection, situation.capabilities, unread, blocks, situation.now)
 
     def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
         """How many offers each reason excluded; a cloud that could not be read counts once."""

@@ -18,7 +18,7 @@ from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
 from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
-from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts, Volume
 from ...model.labels import PREFIX
 from ..base import (
     EVERYTHING,
@@ -30,12 +30,13 @@ from ..base import (
     certainly_not_made,
     invalid_launch,
     launch_error,
+    mounts_of,
     once,
     readable,
     silent,
     text_option,
 )
-from .records import REGIONS, to_instance, to_offers
+from .records import REGIONS, to_instance, to_offers, to_volume
 
 if t.TYPE_CHECKING:
     import httpx
@@ -66,6 +67,8 @@ FACTS = Capability(
     lane_reason="its machines boot stock Ubuntu; no image, ISO or network boot of one's own",
     login="ubuntu",
     restamps=("name",),  # tags can be set at launch only
+    volumes=10,  # file systems; no bound is documented, this one is ours
+    volume_paths=r"(/home|/lambda/nfs|/data)[/a-zA-Z0-9-]*",
 )
 SETTINGS: dict[str, dict[str, t.Any]] = {
     "sshKey": {"type": "string", "minLength": 1, "description": "name of an SSH key of the account"},
@@ -111,6 +114,7 @@ class LambdaCloud(NothingBeside):
         self._wanted_key, self._warn = ssh_key, once(warn)
         self._clock = clock or SystemClock()
         self._ssh_key: str | None = None
+        self._volumes: list[Volume] | None = None
         self._turn = threading.local()
         self._api = Api(
             "lambda",
@@ -175,6 +179,10 @@ class LambdaCloud(NothingBeside):
                 return None
             raise
 
+    def volumes(self) -> list[Volume]:
+        operation = "GET file-systems"
+        return [to_volume(self._api, entry, operation) for entry in self._data("/file-systems", list, operation)]
+
     def console(self, instance_id: str) -> str | None:
         return None
 
@@ -228,7 +236,23 @@ class LambdaCloud(NothingBeside):
         }
         if request.user_data is not None:
             body["user_data"] = request.user_data
+        if mounts := self._mounts(request):
+            body["file_system_names"] = [volume.name for volume, _path in mounts]
+            body["file_system_mounts"] = [{"mount_point": path, "file_system_id": volume.id} for volume, path in mounts]
         return body
+
+    def _known_volumes(self) -> list[Volume]:
+        """The list as of the first launch of this client: each call takes a second of its pace, and a launch checks the ids again."""
+        if self._volumes is None:
+            self._volumes = self.volumes()
+        return self._volumes
+
+    def _mounts(self, request: LaunchRequest) -> list[tuple[Volume, str]]:
+        """The file systems of the request; nothing is sent while they cannot be read."""
+        try:
+            return mounts_of("lambda", request, self._known_volumes)
+        except errors.ApiError as error:
+            raise _outcome(error, request, sent=False) from error
 
     def _only_ssh_key(self, request: LaunchRequest) -> str:
         """Lambda wants exactly one key by name; when the account has just one there is nothing to ask."""

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from ...core import redact
 from ...core.http import Api, part
-from ...model import Capability, Instance, Lane, Offer
+from ...model import Capability, Instance, Lane, Offer, Volume
 from ...planner.offers import gpu_models
 from ...planner.offers.requirements import standard_region
 
@@ -100,6 +100,22 @@ def to_instance(api: Api, entry: t.Any, operation: str, facts: Capability) -> In
         gpu_count=count if isinstance(count, int) else None,
         marks=marks,
         problem=_PROBLEMS.get(status, ""),
+    )
+
+
+def to_volume(api: Api, entry: t.Any, operation: str) -> Volume:
+    """One file system. It is billed for what is stored in it; the price is on no list of the API."""
+    api.expect(entry, dict, operation, "a file system")
+    name = api.expect(entry.get("name") or None, str, operation, "name of a file system")
+    region = api.expect(entry.get("region"), dict, operation, f"{name}: region").get("name")
+    used, in_use = entry.get("bytes_used"), entry.get("is_in_use")
+    return Volume(
+        cloud="lambda",
+        id=api.expect(entry.get("id") or None, str, operation, f"{name}: id"),
+        name=name,
+        region=api.expect(region or None, str, operation, f"{name}: name of its region"),
+        size_gb=Decimal(used) / 10**9 if isinstance(used, int) and not isinstance(used, bool) and used >= 0 else None,
+        in_use=in_use if isinstance(in_use, bool) else None,
     )
 
 

@@ -18,11 +18,24 @@ from datetime import datetime, timedelta
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Answer, Api
-from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ..base import EVERYTHING, CloudCheck, Entry, NothingBeside, Wanted, Warn, once, readable, silent, text_option
+from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts, Volume
+from ..base import (
+    EVERYTHING,
+    CloudCheck,
+    Entry,
+    NothingBeside,
+    Wanted,
+    Warn,
+    launch_error,
+    mounts_of,
+    once,
+    readable,
+    silent,
+    text_option,
+)
 from .api import Calls, is_problem
 from .launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
-from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers
+from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers, to_volume
 
 if t.TYPE_CHECKING:
     import httpx
@@ -47,6 +60,7 @@ FACTS = Capability(
         "TERMINATED": StateFacts(InstanceState.TERMINATED, False),
     },
     credential_env=("RUNPOD_API_KEY",),
+    volumes=1,
     lane_reason="pods are unprivileged containers and cannot be Kubernetes nodes",
 )
 _LAUNCH_TIMEOUT = 90.0
@@ -151,6 +165,10 @@ class RunpodCloud(NothingBeside):
         made = self._young.get(instance_id)
         return made is not None and self._clock.now() - made < _SHY
 
+    def volumes(self) -> list[Volume]:
+        operation = "GET /network-volumes"
+        return [to_volume(self._api, entry, operation) for entry in self._calls.pages("/network-volumes", "networkVolumes")]
+
     def console(self, instance_id: str) -> str | None:
         return read_log(self._api, f"/v2/pods/{instance_id}/logs")
 
@@ -162,6 +180,14 @@ class RunpodCloud(NothingBeside):
 
     def launch(self, request: LaunchRequest) -> str:
         body = pod_body(request, self._tiers)
+        try:
+            mounts = mounts_of("runpod", request, self.volumes)
+        except errors.ApiError as error:
+            raise launch_error(
+                "runpod", request.name, error, "auth" if isinstance(error, errors.Unauthorized) else "rate"
+            ) from error
+        if mounts:
+            body["mounts"] = {"network": [{"volumeId": volume.id, "path": path} for volume, path in mounts]}
         bucket = "queued" if getattr(self._turn, "taken", False) else ""
         self._turn.taken = False
         try:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from ...core import redact
 from ...core.clock import from_text
 from ...core.http import Api, part
-from ...model import Capability, Instance, InstanceState, Offer
+from ...model import Capability, Instance, InstanceState, Offer, Volume
 from ...planner.offers import gpu_models
 from ...planner.offers.requirements import gibibytes, gigabytes, standard_region
 
@@ -24,6 +24,11 @@ STAMP = "TGP_NODE"  # names the pod in its own environment; without it nothing i
 _MARKS = ("cluster", "generation", "pool", "nonce", "created")
 _TAG = "TGP_TAG_"
 _DISK_GB_HOUR = Decimal("0.10") / 730  # the container's disk and a persistent volume, while a pod runs
+_STANDARD, _FIRST_GB = "STANDARD", 1000
+_VOLUME_GB_MONTH, _VOLUME_MORE_GB_MONTH = (
+    Decimal("0.07"),
+    Decimal("0.05"),
+)  # network volumes: of the first TB, and of what is beyond it
 _MILLIONTH = Decimal("0.000001")
 _KIND = re.compile(r"(?P<gpu>.+) x(?P<number>\d+) (?P<tier>secure|community)")
 _PROBLEMS = {
@@ -184,6 +189,23 @@ def to_instance(api: Api, entry: t.Any, operation: str, facts: Capability) -> In
         disk_gib=gibibytes(entry["disk"]) or None if isinstance(entry.get("disk"), int) else None,
         storage_price_hour=Decimal(0) if price is None else disk,
         ports=ports,
+    )
+
+
+def to_volume(api: Api, entry: t.Any, operation: str) -> Volume:
+    """One network volume. Its whole size is billed, at the published prices of the type STANDARD; those of other types are not known."""
+    api.expect(entry, dict, operation, "a network volume")
+    identity = api.expect(entry.get("id") or None, str, operation, "id of a network volume")
+    size = api.expect(entry.get("size"), int, operation, f"{identity}: size")
+    first = min(size, _FIRST_GB)
+    price = _VOLUME_GB_MONTH * first + _VOLUME_MORE_GB_MONTH * (size - first)
+    return Volume(
+        cloud="runpod",
+        id=identity,
+        name=str(entry.get("name") or ""),
+        region=api.expect(entry.get("dataCenter") or None, str, operation, f"{identity}: dataCenter"),
+        size_gb=Decimal(size),
+        price_month=price if entry.get("type", _STANDARD) == _STANDARD else None,
     )
 
 
