@@ -50,6 +50,7 @@ class Sharing:
     replicas: int = 1
     renamed: bool = False
     dra: bool = False  # as devices of a DRA driver
+    mixed: bool = False  # MIG instances under names of their own
 
 
 def runs_on(client: Client, name: str) -> bool:
@@ -80,10 +81,41 @@ def read_sharing(client: Client, pod: Json) -> Sharing:
         if (source := volume.get("configMap")) and source.get("items"):
             path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{source['name']}"
             data = client.call("GET", path).get("data") or {}
-            slicing = (yaml.safe_load(data[source["items"][0]["key"]]).get("sharing") or {}).get("timeSlicing") or {}
+            content = yaml.safe_load(data[source["items"][0]["key"]])
+            slicing = (content.get("sharing") or {}).get("timeSlicing") or {}
             replicas = [one["replicas"] for one in slicing.get("resources") or [] if one["name"] == "nvidia.com/gpu"]
-            return Sharing(replicas[0], bool(slicing.get("renameByDefault"))) if replicas else Sharing()
-    return Sharing()
+            mixed = (content.get("flags") or {}).get("migStrategy") == "mixed"
+            return Sharing(replicas[0], bool(slicing.get("renameByDefault")), mixed=mixed) if replicas else Sharing(mixed=mixed)
+    given = [entry for one in pod["spec"].get("containers") or [] for entry in one.get("env") or []]
+    return Sharing(mixed=any(entry["name"] == "MIG_STRATEGY" and entry.get("value") == "mixed" for entry in given))
+
+
+# ---- NVIDIA's MIG manager: it divides the GPUs of a Node as the label says, and writes how that went
+
+MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+_BALANCED = {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}
+_CONFIGURATIONS: dict[tuple[str, int], dict[str, dict[str, int]]] = {
+    **{
+        (family, 80): {
+            "all-1g.10gb": {"1g.10gb": 7},
+            "all-2g.20gb": {"2g.20gb": 3},
+            "all-3g.40gb": {"3g.40gb": 2},
+            "all-7g.80gb": {"7g.80gb": 1},
+            "all-balanced": _BALANCED,
+        }
+        for family in ("A100", "H100")
+    },
+    ("A100", 40): {"all-1g.5gb": {"1g.5gb": 7}, "all-1g.10gb": {"1g.10gb": 4}, "all-3g.20gb": {"3g.20gb": 2}},
+}
+
+
+def divided(node: Json, model: str, memory_mib: int) -> dict[str, int] | None:
+    """Instances on each GPU, by resource name, as the Node's label says; empty without one, None for what its GPUs cannot be."""
+    config = (node["metadata"].get("labels") or {}).get(MIG_CONFIG, "all-disabled")
+    if config == "all-disabled":
+        return {}
+    layout = _CONFIGURATIONS.get((model.partition("-")[0], round(memory_mib / 1024)), {}).get(config)
+    return None if layout is None else {f"nvidia.com/mig-{profile}": number for profile, number in layout.items()}
 
 
 def fits(pod: Json, node: Json) -> bool:

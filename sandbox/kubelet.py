@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from . import dra_driver
 from .cluster import MERGE, STRATEGIC, Client, KubeError
-from .device_plugin import Sharing
+from .device_plugin import MIG_STATE, Sharing, divided
 from .payload import Intent
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -135,15 +135,31 @@ def offer_gpus(client: Client, node: str, gpus: int, sharing: Sharing = Sharing(
     if sharing.dra:
         dra_driver.publish(client, node, gpus, model, memory_mib)
         return
+    if sharing.mixed:
+        parts = divided(_node(client, node), model, memory_mib)
+        if parts != {}:
+            state = {MIG_STATE: "failed" if parts is None else "success"}
+            client.call("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": state}}, kind=MERGE)
+        if parts:
+            instances = {GPU: "0", **{name: str(gpus * number) for name, number in parts.items()}}
+            patch_status(client, node, {"capacity": instances, "allocatable": instances})
+            return
     shared = sharing.renamed and sharing.replicas > 1
     amounts = {GPU: None if shared else str(gpus * sharing.replicas), SHARED: str(gpus * sharing.replicas) if shared else None}
     patch_status(client, node, {"capacity": amounts, "allocatable": amounts})
+
+
+def _node(client: Client, name: str) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", client.call("GET", f"/api/v1/nodes/{name}"))
 
 
 def lose_gpus(client: Client, node: str, sharing: Sharing) -> None:
     """The device plugin or DRA driver has ended: what a plugin offered stays in the capacity for a while, and cannot be allocated."""
     if sharing.dra:
         dra_driver.withdraw(client, node)
+        return
+    if parts := [name for name in _node(client, node)["status"].get("capacity") or {} if name.startswith("nvidia.com/mig-")]:
+        patch_status(client, node, {"allocatable": dict.fromkeys(parts, "0")})
         return
     patch_status(client, node, {"allocatable": {SHARED if sharing.renamed and sharing.replicas > 1 else GPU: "0"}})
 

@@ -394,7 +394,7 @@ class Story(Obstacles):
                 return sharing
             try:
                 if device_plugin.runs_on(cluster.admin(), intent.node_name):
-                    return device_plugin.Sharing()
+                    return device_plugin.Sharing(mixed=True)  # as its manifest says
             except KubeError as error:
                 if error.status == 404:  # the Node was deleted; what is not a node shows nothing
                     return None

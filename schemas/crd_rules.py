@@ -13,7 +13,9 @@ import typing as t
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import RESERVED_LABELS, RESERVED_TAINTS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
+    DIVIDED_GPUS,
     IDLE_ONLY,
+    NO_PROFILES,
     NODES_ONLY,
     PORT_OF_NODE,
     PORT_OF_SERVICE,
@@ -281,6 +283,8 @@ _NODE_POOL: Rules = {
         ),
         *_nodes_only(inner=False),
         rule("!has(self.draDriver) || !has(self.timeSlicing)", SLICED_DEVICES, at=".timeSlicing"),
+        rule("!has(self.mig) || (!has(self.draDriver) && !has(self.timeSlicing))", DIVIDED_GPUS, at=".mig"),
+        rule("!has(self.mig) || size(self.mig.profiles) > 0", NO_PROFILES, at=".mig.profiles"),
         rule(
             f"!({_SERVES} && {has('disruption.idleProbe.port')})",
             PORT_OF_SERVICE,
@@ -446,6 +450,7 @@ BOUNDS: dict[str, dict[str, t.Any]] = {
     **{f"{place}[].{field}": {"maxLength": 768} for place in _MACHINE_LISTS for field in _ENDPOINTS},
     "spec.provider": {"maxLength": 64},
     "spec.limits.resources": {"maxProperties": 8},
+    "spec.mig.profiles": {"maxProperties": 7},
     "spec.template.metadata.labels": {"maxProperties": 64},
     "spec.template.metadata.labels.*": {"maxLength": 63},
     "spec.template.spec.lanes": {"maxItems": 8},

@@ -30,6 +30,7 @@ NUMBERED = (
     "43",
     "46",
     "51",
+    "52",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 ROWS = {

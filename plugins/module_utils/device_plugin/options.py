@@ -116,13 +116,15 @@ def _disagreement(pool: Pool, configs: t.Sequence[PluginConfig]) -> str:
     """What differs between what a pool says of its nodes and what their configuration makes them show; empty when nothing does."""
     by_key = {config.key: config for config in configs}
     config = by_key.get(pool.labels.get(DEVICE_PLUGIN_CONFIG_LABEL, DEFAULT_KEY), by_key[DEFAULT_KEY])
+    name = "the default configuration" if config.key == DEFAULT_KEY else f"configuration {config.key}"
+    if pool.mig and config.mig != "mixed":
+        return f"{pool.key}: its mig needs flags.migStrategy: mixed, and {name} has {config.mig}."
     if config.mig != "none" or pool.gpu_wait == "none":
         return ""
     expected = (SHARED_GPU if pool.slices_renamed else NVIDIA_GPU, pool.slices)
     shown = config.advertised(1)
     if shown == expected:
         return ""
-    name = "the default configuration" if config.key == DEFAULT_KEY else f"configuration {config.key}"
     return f"{pool.key}: its timeSlicing makes {expected[1]} {expected[0]} of each GPU, and {name} {shown[1]} {shown[0]}."
 
 

@@ -424,6 +424,17 @@ NODE_POOL = _document(
                 {"enum": list(PROVISIONING_CLASSES)}, description="classes of the ProvisioningRequests that its machines serve"
             ),
             "scaleUpDelay": described(DURATION, "for so long a pod has to wait before a machine is rented for it"),
+            "mig": object_of(
+                {
+                    "profiles": {
+                        "type": "object",
+                        "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 7},
+                        "description": "profile (1g.10gb) to the number of its instances on each GPU",
+                    }
+                },
+                ("profiles",),
+                "how MIG divides each GPU of these nodes",
+            ),
             "timeSlicing": object_of(
                 {
                     "replicas": {"type": "integer", "minimum": 2, "description": "pods per GPU"},

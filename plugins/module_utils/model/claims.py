@@ -101,6 +101,7 @@ class Limits:
     unhealthy_conditions: tuple[UnhealthyCondition, ...] = ()
     dra_driver: str = ""
     pre_pull: PrePull | None = None
+    mig: tuple[tuple[str, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def health_facts(claim: Claim | None, node: Node | None, pool: Pool | None, now:
         return {"gpus_shown": None, "missing_gpus_cost": "0.0000", "signs": []}
     line = live_line(claim, now, CAPABILITIES.get(claim.cloud))
     cost, _seconds = missing_gpus(line, claim.created, now)
-    shown = None if node is None or uses_mig(node) else allocatable_gpus(claim, node)
+    shown = None if node is None or uses_mig(node, pool) else allocatable_gpus(claim, node, pool)
     found = signs(node, () if pool is None else pool.unhealthy_conditions) if node is not None and node.ready else ()
     return {
         "gpus_shown": shown,
@@ -65,7 +65,7 @@ def _complaints(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
     """What is wrong with the node of a machine in use: missing GPUs (L-20a), signs of health agents (L-37)."""
     found = [sign.name for sign in signs(node, () if pool is None else pool.unhealthy_conditions)]
     wanted = awaited_gpus(claim, pool)
-    if not uses_mig(node) and (shown := allocatable_gpus(claim, node)) < wanted:
+    if not uses_mig(node, pool) and (shown := allocatable_gpus(claim, node, pool)) < wanted:
         found.insert(0, words(shown, wanted))
     return found
 

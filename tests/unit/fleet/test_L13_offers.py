@@ -44,6 +44,7 @@ from .build import pod as a_pod
 
 GOOD = offer(
     "0.42",
+    model="A30",
     gpu_memory_mib=24576,
     vcpus=8,
     memory_mib=65536,
@@ -55,7 +56,7 @@ GOOD = offer(
 )
 STRICT = node_class(
     quality=Quality(min_reliability=Decimal("0.98"), verified=True),
-    gpu_types=("A10",),
+    gpu_types=("A30", "A10"),
     gpu_count=1,
     gpu_memory_mib=24576,
     min_vcpus=8,
@@ -65,6 +66,7 @@ STRICT = node_class(
 )
 PICKY = pool(
     max_hourly_price=Decimal("0.42"),
+    mig=(("1g.6gb", 4),),
     requirements=(Requirement("kubernetes.io/arch", "In", ("amd64",)), Requirement("tgp.io/reliability", "Gte", ("0.98",))),
 )
 
@@ -79,6 +81,7 @@ SPOILT: list[tuple[str, dict[str, t.Any]]] = [
     ("gpu type", {"model": "H100-SXM"}),
     ("gpu count", {"gpu_count": 2}),
     ("gpu memory", {"gpu_memory_mib": 16384}),
+    ("mig profiles", {"model": "A10"}),
     ("vcpus", {"vcpus": None}),
     ("memory", {"memory_mib": 1}),
     ("disk", {"disk_gib": 199}),

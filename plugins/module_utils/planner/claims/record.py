@@ -47,7 +47,17 @@ _ADDED: dict[type, frozenset[str]] = {
         }
     ),
     Limits: frozenset(
-        {"acceptance", "idle_signal", "idle_below", "idle_window", "idle_probed", "unhealthy_conditions", "dra_driver", "pre_pull"}
+        {
+            "acceptance",
+            "idle_signal",
+            "idle_below",
+            "idle_window",
+            "idle_probed",
+            "unhealthy_conditions",
+            "dra_driver",
+            "pre_pull",
+            "mig",
+        }
     ),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
 }

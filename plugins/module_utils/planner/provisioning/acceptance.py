@@ -24,7 +24,7 @@ from ...model.labels import (
 )
 from ...model.names import label_value
 from ...units.values import print_duration, print_time
-from ..scheduling.capacity import gpu_resource
+from ..scheduling.capacity import gpu_resource, planned_resources
 from .registration import allocatable_gpus, asked_test
 
 VECTORADD = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
@@ -131,8 +131,7 @@ def _progress(pod: TrialPod, test: AcceptanceTest) -> str:
 def pod(claim: Claim, node: Node, pool: Pool, test: AcceptanceTest, namespace: str, cluster_id: str) -> dict[str, t.Any]:
     """The pod that tests the node. It tolerates our own startup taint, too."""
     containers = [
-        _container(number, amount, gpu_resource(claim.offer.model, pool), test)
-        for number, amount in enumerate(_shares(claim, node, pool, test))
+        _container(number, amount, resource, test) for number, (resource, amount) in enumerate(_shares(claim, node, pool, test))
     ]
     mark = {ACCEPTANCE_TEST_ANNOTATION: fingerprint(claim, test)}
     made = pod_on(node, claim, pod_name(claim), namespace, cluster_id, ACCEPTANCE_LABEL, mark, test.timeout, containers)
@@ -189,14 +188,23 @@ def pod_on(
     }
 
 
-def _shares(claim: Claim, node: Node, pool: Pool, test: AcceptanceTest) -> tuple[int, ...]:
-    """GPUs of each container. vectorAdd uses the first GPU that it sees, so each gets a container of its own. So does each slice of shared
-    GPUs: a request for two may be met by one card, and only all slices together are sure to meet every card. An own image gets whole GPUs at
-    once, so that it can test what connects them."""
+def _shares(claim: Claim, node: Node, pool: Pool, test: AcceptanceTest) -> tuple[tuple[str, int], ...]:
+    """Resource and amount of each container. vectorAdd uses the first GPU that it sees, so each gets a container of its own. So does each
+    slice of shared GPUs: a request for two may be met by one card, and only all slices together are sure to meet every card. An own image
+    gets whole GPUs at once, so that it can test what connects them. A program sees one MIG instance at most, so each of these gets a
+    container, too."""
+    resource = gpu_resource(claim.offer.model, pool)
+    if pool.mig:
+        planned = planned_resources(claim.offer, pool)
+        instances = tuple(
+            (name, 1) for name in sorted(planned) for _one in range(min(planned[name], node.allocatable.get(name, 0)))
+        )
+        instances = instances or ((min(planned), 1),)
+        return instances[:1] if test.gpus == "one" else instances
     if test.gpus == "one":
-        return (1,)
-    number = max(1, min(claim.expected_gpus, allocatable_gpus(claim, node)))
-    return (1,) * number if not test.image or pool.slices > 1 else (number,)
+        return ((resource, 1),)
+    number = max(1, min(claim.expected_gpus, allocatable_gpus(claim, node, pool)))
+    return ((resource, 1),) * number if not test.image or pool.slices > 1 else ((resource, number),)
 
 
 def _container(number: int, gpus: int, resource: str, test: AcceptanceTest) -> dict[str, t.Any]:

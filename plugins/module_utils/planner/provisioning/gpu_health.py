@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from ...model import Action, Claim, Node, Phase, Taint
+from ...model import Action, Claim, Node, Phase, Pool, Taint
 from ...model.labels import GPU_LOST_TAINT
 from ...model.reasons import ActionKind, Finding, Reason
 from ...model.resources import MIG_PREFIX
@@ -30,14 +30,14 @@ def update_taints(draft: Draft) -> None:
         node = settled.node
         if node is None or not _watched(draft, settled):
             continue
-        shown, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
+        shown, wanted = _shown(draft, settled, node), _wanted(draft, settled)
         tainted = any(taint.key == GPU_LOST.key for taint in node.taints)
         if shown >= wanted:
             _book(draft, settled, 0, wanted)
             if tainted:
                 _mark(draft, settled, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
             continue
-        if shown and _is_unclear(draft, settled, node):
+        if (shown and _is_unclear(draft, settled, node)) or uses_mig(node, _pool(draft, settled)):
             draft.keep_sightings(_key(settled, shown))
             continue
         lost = f"its Node is Ready and {words(shown, wanted)}"
@@ -66,9 +66,9 @@ def warn(draft: Draft) -> None:
     """Tell of nodes that show fewer GPUs, where a run does nothing about it."""
     for settled in draft.undecided():
         node = settled.node
-        if node is None or not _watched(draft, settled) or uses_mig(node):
+        if node is None or not _watched(draft, settled) or uses_mig(node, _pool(draft, settled)):
             continue
-        shown, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
+        shown, wanted = _shown(draft, settled, node), _wanted(draft, settled)
         if shown < wanted:
             draft.warnings.append(
                 f"{settled.claim.name}: its Node is Ready and {words(shown, wanted)}; it is billed in full, and reap.yml sees to it"
@@ -90,7 +90,10 @@ def since(draft: Draft, settled: Settled) -> datetime | None:
 
 def shows_none(draft: Draft, settled: Settled) -> bool:
     """Whether a Ready node that had GPUs shows none at this moment."""
-    return settled.node is not None and _watched(draft, settled) and not allocatable_gpus(settled.claim, settled.node)
+    node = settled.node
+    if node is None or not _watched(draft, settled) or uses_mig(node, _pool(draft, settled)):
+        return False
+    return not _shown(draft, settled, node)
 
 
 def shows_fewer(draft: Draft, settled: Settled) -> bool:
@@ -98,7 +101,7 @@ def shows_fewer(draft: Draft, settled: Settled) -> bool:
     node = settled.node
     if node is None or not _watched(draft, settled) or _is_unclear(draft, settled, node):
         return False
-    return allocatable_gpus(settled.claim, node) < _wanted(draft, settled)
+    return _shown(draft, settled, node) < _wanted(draft, settled)
 
 
 def replace(draft: Draft) -> None:
@@ -116,7 +119,7 @@ def replace(draft: Draft) -> None:
             first = draft.findings.get(_key(settled, 1))
             if first is None or (draft.now - first).total_seconds() < timeout:
                 continue
-            shown = words(allocatable_gpus(settled.claim, node), _wanted(draft, settled))
+            shown = words(_shown(draft, settled, node), _wanted(draft, settled))
             cause = f"its Node {shown} since {print_time(first)}"
             why = voluntary.against(draft, pool, settled, Reason.REPLACED)
             if why:
@@ -128,18 +131,28 @@ def replace(draft: Draft) -> None:
 
 def _wanted(draft: Draft, settled: Settled) -> int:
     """How many GPUs (or slices) the node was to show when it joined."""
-    return awaited_gpus(settled.claim, draft.situation.pool(settled.claim))
+    return awaited_gpus(settled.claim, _pool(draft, settled))
+
+
+def _shown(draft: Draft, settled: Settled, node: Node) -> int:
+    return allocatable_gpus(settled.claim, node, _pool(draft, settled))
+
+
+def _pool(draft: Draft, settled: Settled) -> Pool | None:
+    return draft.situation.in_force(settled.claim)
 
 
 def _is_unclear(draft: Draft, settled: Settled, node: Node) -> bool:
     """Whether GPUs may be in use under another name: as MIG devices, or by resource claims. Then fewer say nothing."""
     pods = draft.situation.pods(node)
-    return uses_mig(node) or pods is None or any(pod.placement.claims for pod in pods)
+    return uses_mig(node, _pool(draft, settled)) or pods is None or any(pod.placement.claims for pod in pods)
 
 
-def uses_mig(node: Node) -> bool:
-    """Whether GPUs of the node are offered as parts of another name."""
-    return any(name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items())
+def uses_mig(node: Node, pool: Pool | None) -> bool:
+    """Whether GPUs of the node are offered as parts that its pool does not name."""
+    return not (pool is not None and pool.mig) and any(
+        name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items()
+    )
 
 
 def _watched(draft: Draft, settled: Settled) -> bool:

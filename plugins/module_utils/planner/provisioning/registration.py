@@ -23,7 +23,7 @@ from ...model.labels import (
     UNREACHABLE_TAINT,
 )
 from ...model.names import label_value
-from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
+from ...model.resources import MIG_PREFIX, NEUTRAL_GPU, NVIDIA_GPU
 from ...units.values import parse_time
 from ..claims.mesh import mesh_of, uses_tailnet
 from ..scheduling import capacity
@@ -79,18 +79,37 @@ def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marki
 
 
 def _missing_gpus(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
-    expected, allocatable = awaited_gpus(claim, pool), allocatable_gpus(claim, node)
+    if pool is not None and pool.mig:
+        return _missing_instances(claim, node, pool)
+    expected, allocatable = awaited_gpus(claim, pool), allocatable_gpus(claim, node, pool)
     return [] if allocatable >= expected else [f"{allocatable} of {expected} {limits.gpu_resource(claim.offer.model)}"]
 
 
+def _missing_instances(claim: Claim, node: Node, pool: Pool) -> list[str]:
+    """Of each profile where all are awaited, of any else. A pool whose profiles changed after the launch is judged by the sum."""
+    planned = capacity.planned_resources(claim.offer, pool)
+    if pool.gpu_wait == "all" and sum(planned.values()) == claim.expected_gpus:
+        seen = {name: node.allocatable.get(name, 0) for name in planned}
+        return [f"{seen[name]} of {number} {name}" for name, number in sorted(planned.items()) if seen[name] < number]
+    expected, allocatable = awaited_gpus(claim, pool), _instances(node)
+    return [] if allocatable >= expected else [f"{allocatable} of {expected} MIG instances"]
+
+
+def _instances(node: Node) -> int:
+    return sum(amount for name, amount in node.allocatable.items() if name.startswith(MIG_PREFIX))
+
+
 def awaited_gpus(claim: Claim, pool: Pool | None) -> int:
-    """How many GPUs (or slices of them) the pool waits for on the claim's Node (``gpuWait``)."""
+    """How many GPUs (or parts of them) the pool waits for on the claim's Node (``gpuWait``)."""
     wait = pool.gpu_wait if pool else "all"
     return {"all": claim.expected_gpus, "any": min(1, claim.expected_gpus), "none": 0}[wait]
 
 
-def allocatable_gpus(claim: Claim, node: Node) -> int:
-    """How many GPUs (or slices of them) the claim's Node offers to pods."""
+def allocatable_gpus(claim: Claim, node: Node, pool: Pool | None) -> int:
+    """How many GPUs (or slices of them) the claim's Node offers to pods. MIG instances where ``pool`` divides its GPUs, unless the Node has
+    none: it joined before the pool did so."""
+    if pool is not None and pool.mig and (instances := _instances(node)):
+        return instances
     resource = limits.gpu_resource(claim.offer.model)
     return sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
 

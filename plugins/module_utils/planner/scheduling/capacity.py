@@ -39,6 +39,7 @@ from ...model.labels import (
 )
 from ...model.names import label_value
 from ...model.resources import NEUTRAL_GPU, NVIDIA_GPU
+from ..offers import mig_profiles
 from ..offers.gpu_attributes import planned_devices
 from ..provisioning import limits
 from .binpacking import Bin
@@ -56,14 +57,22 @@ def gpu_resource(model: str, pool: Pool | None) -> str:
 
 
 def planned_gpus(offer: Offer, pool: Pool | None) -> int:
-    """How many GPUs, or slices of GPUs, must become allocatable."""
-    return offer.gpu_count * (pool.slices if pool is not None else 1)
+    """How many GPUs, or parts of GPUs (slices, MIG instances), must become allocatable."""
+    return sum(planned_resources(offer, pool).values())
+
+
+def planned_resources(offer: Offer, pool: Pool | None) -> dict[str, int]:
+    """What a device plugin will offer of the machine's GPUs: resource to amount."""
+    if pool is not None and pool.mig:
+        return {mig_profiles.resource(profile): offer.gpu_count * number for profile, number in pool.mig}
+    return {gpu_resource(offer.model, pool): offer.gpu_count * (pool.slices if pool is not None else 1)}
 
 
 def advertised(claim: Claim, pool: Pool | None) -> int:
     """How many ``tgp.io/gpu`` the claim's Node offers: as many as pods can ask of the vendor's resource, so that a pod may ask for both. None
-    where a DRA driver hands GPUs out: it would not know of a pod that asks for this name alone."""
-    if pool is not None and pool.dra_driver:
+    where a DRA driver hands GPUs out: it would not know of a pod that asks for this name alone. None where MIG divides them: a part is no
+    GPU."""
+    if pool is not None and (pool.dra_driver or pool.mig):
         return 0
     return max(claim.expected_gpus, planned_gpus(claim.offer, pool))
 
@@ -104,7 +113,8 @@ def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> 
     """The room that a machine on its way will have, by its offer. What is unknown does not count against it."""
     labels = {**node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
     free = _planned(claim.offer, pool, None)
-    free[gpu_resource(claim.offer.model, pool)] = max(claim.expected_gpus, planned_gpus(claim.offer, pool))
+    if pool is None or not pool.mig:
+        free[gpu_resource(claim.offer.model, pool)] = max(claim.expected_gpus, planned_gpus(claim.offer, pool))
     if offered := advertised(claim, pool):
         free[NEUTRAL_GPU] = offered
     return Bin(
@@ -148,8 +158,8 @@ def _planned(offer: Offer, pool: Pool | None, unknown: int | None) -> dict[str, 
         CPU: unknown if offer.vcpus is None else int(Decimal(offer.vcpus * 1000) * share),
         MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),
         DISK: None if offer.disk_gib is None else int(Decimal(offer.disk_gib * 1024 * _MIB) * share),
-        gpu_resource(offer.model, pool): planned_gpus(offer, pool),
-        **({NEUTRAL_GPU: planned_gpus(offer, pool)} if pool is None or not pool.dra_driver else {}),
+        **planned_resources(offer, pool),
+        **({NEUTRAL_GPU: planned_gpus(offer, pool)} if pool is None or not (pool.dra_driver or pool.mig) else {}),
     }
 
 

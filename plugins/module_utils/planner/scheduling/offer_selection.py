@@ -11,6 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Offer, Pod
+from ...model.resources import MIG_PREFIX
 from .binpacking import Bin, Queue, Room, gpus_on, is_gpu, lacks, needs
 from .topology import Topology
 
@@ -251,6 +252,8 @@ class _Counter:
                 first = first or self.queue.against(kind, place)
             elif lacking := lacks(needs(pod, place), place.free):
                 needed = f"{self.queue.gpus(pod)} GPUs" if is_gpu(lacking, self.queue.gpu_resources) else f"enough {lacking}"
+                if lacking.startswith(MIG_PREFIX):
+                    needed = f"{pod.requests[lacking]} {lacking}"
                 short = short or f"no machine with {needed}"
             elif number in self._refused:
                 self._none(kind, FULL, self._refused[number])
