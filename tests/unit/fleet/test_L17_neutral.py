@@ -110,7 +110,7 @@ def test_L17_room_of_a_node_is_kept_per_name_as_the_scheduler_does() -> None:
 
 def test_L11_the_neutral_name_is_no_gpu_that_came_up() -> None:
     alone = node(allocatable={NEUTRAL_GPU: 1}, labels={"tgp.io/provisioned": "true"})
-    assert shown(alone.allocatable, GPU_RESOURCES) == 0 and allocatable_gpus(claim(), alone) == 0
+    assert shown(alone.allocatable, GPU_RESOURCES) == 0 and allocatable_gpus(claim(), alone, pool()) == 0
     assert not_initialized(claim(phase=Phase.JOINING), alone, pool()) == ("0 of 1 nvidia.com/gpu",)
 
 

@@ -9,10 +9,14 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.model import GpuLoss, Placement, Plan, Spread
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import resource_claims
+from ansible_collections.tgp.gpu.plugins.module_utils.model import GpuLoss, Phase, Placement, Plan, Spread
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
 
 from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, specs
+from .pods import GPU
+from .test_L17_autoscale import asks, launched, machine, scale, world
 
 KEY = "GpusMissing|lambda|tgp-a1b2c3d4-p-00001"
 
@@ -105,3 +109,26 @@ def test_L20_provision_tells_of_missing_gpus() -> None:
     assert (
         not run(8, 8, mode="provision").warnings and not run(7, 8, mode="provision", beside={"nvidia.com/mig-1g.10gb": 7}).warnings
     )
+
+
+def test_L20a_E_seven_of_eight_1_a_pod_of_seven_fits_and_one_of_eight_gets_a_new_node() -> None:
+    eight = offer("3.20", id="eight", gpu_count=8, instance_type="gpu_8x")
+    there = machine(1, 8, allocatable={GPU: 7})
+    assert launched(scale(world(asks(gpus=7), machines=[there], offers=(eight,)))) == []
+    assert launched(scale(world(asks(gpus=8), machines=[there], offers=(eight,)))) == [8]
+    never_whole = pool(gpu_wait="any")
+    assert launched(scale(world(asks(gpus=8), machines=[there], offers=(eight,)), never_whole)) == [], "a new one may show as few"
+
+
+def test_L20a_E_seven_of_eight_2_a_node_that_joins_with_seven_is_not_complete() -> None:
+    mine = claim(phase=Phase.JOINING, offer=offer(gpu_count=8))
+    assert "7 of 8 nvidia.com/gpu" in not_initialized(mine, node(allocatable={GPU: 7}), pool())
+    assert not any("nvidia.com/gpu" in one for one in not_initialized(mine, node(allocatable={GPU: 7}), pool(gpu_wait="any")))
+
+
+@pytest.mark.parametrize(("effect", "left"), [("None", 8), ("NoSchedule", 7), ("NoExecute", 7)])
+def test_L38_E_seven_of_eight_5_a_taint_without_effect_takes_nothing_away(effect: str, left: int) -> None:
+    """XID 31 is a fault of a program: the driver reports it, and keeps nothing off."""
+    taints = [{"key": "gpu.nvidia.com/xid", "value": "31", "effect": effect}]
+    eight = [{"name": f"gpu-{number}", "taints": taints if number == 3 else []} for number in range(8)]
+    assert sum(not resource_claims._device(one, "gpu.nvidia.com").tainted for one in eight) == left

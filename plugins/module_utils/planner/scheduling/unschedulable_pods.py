@@ -14,8 +14,9 @@ from ...model.labels import CLOUD_PROVIDER_TAINT_PREFIX, NODE_TAINT_PREFIX, PREF
 from ...units.values import print_time
 from ..claims.spec_hash import generation
 from ..plan_builder import Draft
+from ..provisioning.registration import allocatable_gpus
 from . import capacity, node_affinity
-from .binpacking import Bin, Queue, against, lacks, needs, shown
+from .binpacking import Bin, Queue, against, is_gpu, lacks, needs, shown
 from .existing_nodes import Place
 
 UNSATISFIABLE_FOR: t.Final = 1800  # seconds for which a pool rents nothing for a pod that its machines did not serve
@@ -78,7 +79,8 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
                 continue
             if node.name not in empty:
                 empty[node.name] = _empty(place, node)
-            if missing := lacks(needs(example, empty[node.name]), empty[node.name].free):
+            missing = lacks(needs(example, empty[node.name]), empty[node.name].free)
+            if missing and not (is_gpu(missing, resources) and _lost_some(draft, place, node)):
                 too_little.setdefault(pool, f"{place.claim.name} is Ready and has not enough {missing} for it")
             if place.claim.generation == made_now.get(pool):
                 kept_off = node_affinity.against_taints(example.placement, _lasting(node))
@@ -89,6 +91,14 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
                 pod = queue.pods[at]
                 bars.setdefault(pod.uid, {})[pool] = mark(draft, pod, pool) or reason
     return bars
+
+
+def _lost_some(draft: Draft, place: Place, node: Node) -> bool:
+    """Whether the Node had all of its GPUs when it joined and shows fewer now: another machine has them all. Where a pool does not wait for
+    all, a new one may show as few."""
+    pool = draft.situation.in_force(place.claim)
+    complete = place.claim.initialized is not None and (pool is None or pool.gpu_wait == "all")
+    return complete and allocatable_gpus(place.claim, node, pool) < place.claim.expected_gpus
 
 
 def _lasting(node: Node) -> list[Taint]:
