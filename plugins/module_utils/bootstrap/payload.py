@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import posixpath
+import re
 import shlex
 import typing as t
 
@@ -17,8 +18,9 @@ from ..talos.config import build
 from ..talos.spec import NodeSpec
 from ..talos.template import Document, at, fields_at, items_at, machine_document, to_yaml
 from ..talos.validation.validate import check
-from .kubelet.cloud_config import UNIT, Boot, boot, cloud_init, mesh_environment
-from .user_data import pack
+from .kubelet import guard
+from .kubelet.cloud_config import PROGRAM, UNIT, Boot, boot, cloud_init, mesh_environment
+from .user_data import fits, pack
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def payload(spec: NodeSpec, template: str | None = None, *, capability: Capabili
     elif spec.lane is Lane.KUBELET:
         warnings = (*warnings, *left_out(documents, spec.tunnel.interface if spec.tunnel else ""))
         if capability is not None and capability.carrier is not Carrier.USER_DATA:
-            packed = pack(start_script(boot(spec, documents)), capability, spec.name)
+            packed = pack(_script(boot(spec, documents), capability), capability, spec.name)
             return Payload(packed.user_data, "script", warnings, packed.environment)
         made = Payload(cloud_init(boot(spec, documents)), "cloud-config", warnings)
     else:
@@ -145,6 +147,7 @@ umask 077
 [[ ! -e {UNIT} ]] || exec systemctl enable --now --no-block {posixpath.basename(UNIT)}
 """
 _END = "TGP"
+_COMMENT = re.compile(r"^[ ]*# .*\n", re.MULTILINE)
 
 
 def start_script(made: Boot) -> str:
@@ -154,6 +157,19 @@ def start_script(made: Boot) -> str:
     parts += [_written(file) for file in made.files]
     parts += [_run(command) for command in made.commands]
     return "".join(parts)
+
+
+def _script(made: Boot, capability: Capability) -> str:
+    """The start script for a cloud; without the comments of our own programs where it is too long with them."""
+    whole = start_script(made)
+    return whole if fits(whole, capability) else start_script(_without_comments(made))
+
+
+def _without_comments(made: Boot) -> Boot:
+    """Files of users stay as they are: there a number sign may mean something else."""
+    own = (PROGRAM, guard.PROGRAM)
+    files = tuple({**file, "content": _COMMENT.sub("", file["content"])} if file["path"] in own else file for file in made.files)
+    return dataclasses.replace(made, files=files)
 
 
 def _run(command: tuple[str, ...]) -> str:

@@ -52,6 +52,12 @@ class Packed:
         return len(self.user_data.encode())
 
 
+def fits(script: str, capability: Capability) -> bool:
+    """Whether the cloud can carry it."""
+    limit = capability.user_data_limit
+    return limit is not None and _FORMS[capability.carrier](script).size <= limit
+
+
 def pack(script: str, capability: Capability, name: str) -> Packed:
     """``script`` (bash, run once as root) for a machine of node ``name``. Raises InvalidInput when the cloud cannot carry it."""
     if capability.user_data_limit is None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import random
 import shutil
@@ -18,7 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_co
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload, start_script
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Guard, Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.cloud import FACTS as PAPERSPACE
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import FACTS as VAST
 
@@ -102,3 +103,22 @@ def test_a_machine_of_the_sandbox_is_told_the_same_by_every_carrier():
     told = [payload(make(lane=Lane.KUBELET), capability=capability) for capability in (LAMBDA, PAPERSPACE, VAST)]
     first, *others = (read(one.text, UBUNTU, one.environment) for one in told)
     assert first is not None and others == [first, first]
+
+
+def test_a_script_that_is_too_long_goes_without_the_comments_of_our_own_programs():
+    """A guard and a WireGuard tunnel together are a few bytes more than Paperspace carries. Files of users keep their lines."""
+    spec = make(lane=Lane.KUBELET, guard=Guard(86_400, None), guard_lease="/apis/x")
+    whole = payload(spec, capability=PAPERSPACE)
+    narrow = dataclasses.replace(PAPERSPACE, user_data_limit=len(whole.text.encode()) - 1)
+    lean = payload(spec, capability=narrow)
+    assert len(lean.text.encode()) < len(whole.text.encode()) - 500
+    before, after = (_unpacked(made.text) for made in (whole, lean))
+    assert "# Powers this machine off" in before and "# Powers this machine off" not in after
+    assert [line for line in before.splitlines() if not line.lstrip().startswith("# ")] == [
+        line for line in after.splitlines() if not line.lstrip().startswith("# ")
+    ]
+    assert "# Makes this machine a Kubernetes worker" in after, "the start script itself is as it was"
+
+
+def _unpacked(text: str) -> str:
+    return gzip.decompress(base64.b64decode(text.partition(">/run/tgp-payload\n")[2].partition("\nTGP\n")[0])).decode()
