@@ -140,7 +140,7 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     recorded = record(context, decided) if writes else Recorded()
     unwritten = write_objects(context, observation, decided) if writes else []
     changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
-    decided = _asked_of_paused(without(decided, recorded), context)
+    decided = _asked_in_vain(without(decided, recorded), context)
     if writes:
         report_plan(context, of_plan(World(observation, context.specs, decided, context.settings, CAPABILITIES)))
     if context.task.params.get("save_to"):
@@ -165,18 +165,21 @@ def _migration(context: Context, decided: Plan, observation: Observation) -> dic
     return migration_result(found)
 
 
-def _asked_of_paused(decided: Plan, context: Context) -> Plan:
-    """The plan with a problem for each paused pool from which a person asked for machines, by its name or by a number (L-30)."""
+def _asked_in_vain(decided: Plan, context: Context) -> Plan:
+    """The plan with a problem for each pool that a person asked for machines, by its name or by a number, and that is paused; and for each that
+    was named and may not launch, because its document or class is faulty or is being deleted (L-30)."""
     task, numbers = context.task, context.task.params.get("nodes")
     if context.settings.mode != "provision":
         return decided
-    named = {*task.params["pools"], *(numbers if isinstance(numbers, dict) else ())}
-    by_number = numbers not in (None, "") and not named
+    named = {*task.params["pools"], *(name for name, number in (numbers.items() if isinstance(numbers, dict) else ()) if number)}
+    by_number = numbers not in (None, "") and not isinstance(numbers, dict) and not named
     problems = [
         f"{pool.pool}: {pool.missing} machines will not come: {pool.why}. To end the pause, run resume.yml."
         for pool in decided.paused
         if pool.missing and (by_number or {pool.pool, pool.pool.partition("/")[2]} & named)
     ]
+    stopped = [(key, why) for key, why in sorted(context.specs.paused.items()) if {key, key.partition("/")[2]} & named]
+    problems += [f"{key}: no machines will come: {why}." for key, why in stopped]
     return dataclasses.replace(decided, problems=(*decided.problems, *problems))
 
 

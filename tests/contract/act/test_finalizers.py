@@ -148,3 +148,22 @@ def test_a_run_that_only_launches_says_that_its_pools_are_being_deleted(cluster:
         InvalidInput, match=r"^No pool among the documents may launch, .* default/mine: its object is being deleted\."
     ):
         provision(cluster)
+
+
+def test_L30_a_pool_that_is_being_deleted_and_asked_for_by_name_is_a_problem(cluster: Rig) -> None:  # noqa: F811
+    """Beside another pool that may launch. A number of 0, and a run that names another pool, ask for nothing of it."""
+    other = cluster.kube("GET", POOL)
+    other["metadata"] = {"name": "other", "namespace": "default"}
+    cluster.kube("POST", POOL.rpartition("/")[0], {key: other[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    provision(cluster)
+    cluster.kube("DELETE", POOL)
+    name = POOL.rpartition("/")[2]
+    for params, told in (
+        ({"nodes": {name: 1}}, True),
+        ({"pools": [name]}, True),
+        ({"nodes": {name: 0}}, False),
+        ({"pools": ["other"]}, False),
+    ):
+        plan = cluster.plan("provision", check=True, **THERE, **params)
+        problems = [text for text in plan["problems"] if text.startswith(f"default/{name}: no machines will come: its object is")]
+        assert bool(problems) is told, params
