@@ -21,7 +21,7 @@ from sandbox import lagging
 from sandbox.faults import Fault
 
 from ..contract.act.rig import secret_of
-from . import agents, modules, objects, pauses, queues, sources, strangers, switches, trials, workloads
+from . import agents, migrating, modules, moving, objects, pauses, queues, silence, sources, strangers, switches, trials, workloads
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -443,6 +443,10 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
         ]
         menu |= workloads.scenes(ground, dice, place) | queues.scenes(ground, dice)
         menu[agents.NAME] = agents.scene(dice, place, begin, after)
+        if ground.may_have_hub():
+            menu[migrating.WORD] = migrating.scene(ground, dice, place)
+            menu[silence.WORD] = silence.scene(ground, dice, place)
+        menu |= moving.scenes(ground, dice)
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
     if ground.has_own():  # there is no account: no key, no list that lags, and no machine that somebody else rents
         menu = {name: lines for name, lines in menu.items() if name not in _OF_ACCOUNTS}
@@ -514,7 +518,7 @@ INGREDIENTS = (
     "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
     "second cluster", "lagging list", "single module", "pod with claim", "pod with spread", "pod with affinity", "pod with grace",
     "node that loses some GPUs", "node that loses its GPUs", agents.NAME, "drain that a PDB blocks", "saved plan",
-    queues.REQUEST, queues.BUFFER, queues.TEAM, queues.IMAGES,
+    queues.REQUEST, queues.BUFFER, queues.TEAM, queues.IMAGES, migrating.WORD, silence.WORD, moving.WORD_IN, moving.WORD_OUT,
     "paused pool", trials.WORD, workloads.GANG, workloads.PLACED, workloads.PULLING, objects.DELETED, objects.CLAIM, objects.DELETED_CLAIM,
     "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

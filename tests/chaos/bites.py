@@ -8,8 +8,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import typing as t
+from decimal import Decimal
 
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet import guard
 from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import RequestReason
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.moving import release_machine
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state, pauses
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
@@ -22,7 +25,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import acceptance, pre_pull, requested_capacity
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import (
+    acceptance,
+    pre_pull,
+    replacements,
+    requested_capacity,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import scale_up
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
@@ -68,7 +76,13 @@ def _provisioned_at_once(draft: t.Any, request: t.Any, _text: str) -> t.Any:
     return requested_capacity._provisioned(draft, request, RequestReason.PROVISIONED, {}, {})
 
 
-_CHOOSE, _RESULT, _BILLED = voluntary.choose, plan.result_of, costs.billed
+def _half(*given: t.Any, **more: t.Any) -> dict[str, t.Any]:
+    line = _LINE(*given, **more)
+    return {**line, "cost": str(Decimal(line["cost"]) / 2)}
+
+
+_CHOOSE, _RESULT, _BILLED, _LINE = voluntary.choose, plan.result_of, costs.billed, release_machine.ledger_line
+_CUT = 'behave {"kind": "cut_off", "seconds": 900, "times": 1}'
 _IDLE = ("rest 660", "run reap") * 3
 BITES: dict[str, Bite] = {
     "I-17": Bite(
@@ -165,6 +179,26 @@ BITES: dict[str, Bite] = {
         "lambda",
         ("change prePull there", "run provision nodes=1"),
         at_rest=False,
+    ),
+    "I-37": Bite(
+        "planner/provisioning/replacements: each replacement is usable at once",
+        lambda: [(replacements.Replacements, "usable", lambda _self, name: bool(name))],
+        "lambda",
+        ("limits 3 10.00 8", "run provision nodes=1", "pod 0 busy", "rest 1300", "mesh wireguard", *("run migrate", "rest 5") * 3),
+        at_rest=False,
+    ),
+    "I-38": Bite(
+        "bootstrap/kubelet/guard: its program is empty",
+        lambda: [(guard, "GUARD", "\n")],
+        "lambda",
+        ("guard 1h Never", _CUT, "run provision nodes=1", "silence 9000"),
+        at_rest=False,
+    ),
+    "I-39": Bite(
+        "operations/moving/release_machine: half of the bill is booked",
+        lambda: [(release_machine, "ledger_line", _half)],
+        "lambda",
+        ("run provision nodes=1", "rest 3600", "run release"),
     ),
     "I-33": Bite(
         "planner/offers/launch_backoff.keys_after: no failure blocks anything",

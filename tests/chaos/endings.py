@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from sandbox.world import Machine
 
-from . import objects, own, strangers, switches
+from . import migrating, moving, objects, own, strangers, switches
 from .purse import Purse, minute_more, spent
 from .sight import Sight, pool_in
 from .stage import Order, Outcome, Stage
@@ -46,8 +46,9 @@ def I02_every_id_is_on_record(sight: Sight) -> str:
 
 def I02_each_id_has_one_line(sight: Sight) -> str:
     """Own machines, whose ids come again and again, have a line for each time (I-13)."""
-    counts = collections.Counter(one for line in sight.ledger() for one in line["ids"] if one not in own.NAMES)
-    made = {one.id for one in sight.made() if not own.is_own(one)}
+    ids = [one for line in sight.ledger() for one in line["ids"] if one not in own.NAMES and not sight.moved.is_moved(one)]
+    counts = collections.Counter(ids)
+    made = {one.id for one in sight.made() if not own.is_own(one) and not sight.moved.is_moved(one.id)}
     may_lack = sight.by_hand | {one.id for one in sight.made() if one.name in sight.forgotten}
     wrong = [one for one in made | set(counts) if counts[one] != 1 and (counts[one] or one not in may_lack) or one not in made]
     return f"I-2: not exactly once in the ledger: {', '.join(f'{one} ({counts[one]}×)' for one in sorted(wrong))}" if wrong else ""
@@ -90,7 +91,7 @@ def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal,
     create call until the machine is seen to be gone. A minute less never saves one. The problem, their bill, ours."""
     now, machines, problem = sight.now, sight.by_id(), ""
     theirs, ours = Decimal(0), Decimal(0)
-    for line in [one for one in sight.ledger() if not set(one["ids"]) & set(own.NAMES)]:
+    for line in [one for one in sight.ledger() if not set(one["ids"]) & {*own.NAMES, *sight.moved.times}]:
         real = sum((machines[one].cost(now) for one in line["ids"] if one in machines), Decimal(0))
         unit = Decimal(line["price_hour"]) / 60 * max(1, len(line["ids"]))
         over = Decimal(line["cost"]) - real
@@ -143,9 +144,10 @@ def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
     """Everything the world billed for what we made, disks, premiums and what lies in accounts included, is what the ledger says in all;
     traffic is compared as an item of its own."""
     now, booked = sight.now, {one for line in sight.ledger() for one in line["ids"]}
-    mine = [one for one in sight.made() if one.id in booked and not own.is_own(one)]
+    mine = [one for one in sight.made() if one.id in booked and not own.is_own(one) and not sight.moved.is_moved(one.id)]
     theirs = sum((one.cost(now) for one in mine), extras)
-    ours = sum((Decimal(line["cost"]) for line in sight.ledger() if not set(line["ids"]) & set(own.NAMES)), Decimal(0))
+    others = {*own.NAMES, *sight.moved.times}  # judged by I-13 and I-39
+    ours = sum((Decimal(line["cost"]) for line in sight.ledger() if not set(line["ids"]) & others), Decimal(0))
     slack = sum((one.price_hour / 60 for one in mine), Decimal(0))
     more = sum((max(one.price_hour / 60, minute_more(one, now)) for one in mine), Decimal(0))
     unseen = sum((one.cost(now) for one in mine if _is_unseen(sight, one)), Decimal(0))
@@ -178,6 +180,9 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     if (sight.vanished or sight.deleted_claims) and switches.on("I-21"):
         _forsaken(stage)
     stage.restore_documents()
+    if sight.mesh and switches.on("I-37"):
+        _migrated(stage)
+    moving.finish(stage)
     _empty(stage, "destroy" if services else "reap")
     stage.rest(_BLOCKS_END)
     _next_day(stage)
@@ -202,8 +207,30 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     own_problem, own_theirs, own_ours = own.I13_each_machine_is_booked(sight, strict=not blind and not unclean)
     theirs, ours = theirs + own_theirs, ours + own_ours
     need("\n".join(filter(None, (problem, total, own_problem))))
+    need(moving.I39_its_bill_is_that_of_its_time(sight) if switches.on("I-39") else "")
     need(I03_strangers_are_left_alone(strangers.missing(stage, stage.strangers)))
     return theirs, ours
+
+
+def _migrated(stage: Stage) -> None:
+    """I-37: runs of ``migrate``, one a minute, until each machine of the pool has moved or stays for a reason."""
+    sight = stage.sight
+    stage.training["minNodes"] = 1  # so that one is there at the end, and idle ones do not hide it
+    for _turn in range(migrating.PASSES):
+        (outcome,) = stage.perform(Order("migrate", wait=True))
+        found = (outcome.said.get("plan") or {}).get("migration") or {}
+        if found and not found["under_way"] and not sight.holder():
+            break
+        stage.rest(60)
+    ready = {name for name, claim in sight.claims().items() if claim["phase"] == "Ready" and not claim.get("deletion")}
+    machines = [
+        (one.name, migrating.entered(one))
+        for one in sight.living()
+        if one.name in ready and pool_in(one.name) == migrating.POOL and not sight.moved.is_moved(one.id)
+    ]
+    need(migrating.I37_a_migration_ends(found.get("machines", []), machines, sight.mesh))
+    stage.training.pop("minNodes")
+    migrating.tidy(stage)
 
 
 def _forsaken(stage: Stage) -> None:

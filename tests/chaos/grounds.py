@@ -48,6 +48,10 @@ class Ground:
         """Whether machines reach the cluster through a WireGuard hub."""
         return "wireguardConfig" in self.node_class
 
+    def may_have_hub(self) -> bool:
+        """Whether there is a hub, which machines may enter when a class moves to another mesh."""
+        return not self.has_own() and not self.pool
+
     def has_own(self) -> bool:
         """Whether there are own machines behind power webhooks."""
         return self.cloud == own.CLOUD

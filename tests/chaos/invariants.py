@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import objects, own, pauses, purse, queues, reasons, switches, trials
+from . import migrating, moving, objects, own, pauses, purse, queues, reasons, switches, trials
 from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
@@ -41,8 +41,8 @@ def I01_limits_hold(sight: Sight, _call: Call) -> str:
 
 def I02_nothing_is_booked_twice(sight: Sight, _call: Call) -> str:
     counts = collections.Counter(
-        one for line in sight.ledger() for one in line["ids"] if one not in own.NAMES
-    )  # used again and again
+        one for line in sight.ledger() for one in line["ids"] if one not in own.NAMES and not sight.moved.is_moved(one)
+    )  # these are used again and again
     twice = [one for one, number in counts.items() if number > 1]
     return f"more than one line of the ledger has {', '.join(twice)}" if twice else ""
 
@@ -214,6 +214,8 @@ BEFORE: dict[str, Check] = {
     "I-29": objects.I29_an_object_goes_last,
     "I-30": objects.I30_finalizers_of_others_stay,
     **reasons.CHECKS,
+    **migrating.CHECKS,
+    **moving.CHECKS,
 }
 SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id
 SECOND_AFTER: dict[str, Check] = {"I-20": reasons.I20_a_tunnel_that_works_stays}

@@ -74,10 +74,28 @@ def cost_until(machine: Machine, moment: datetime) -> Decimal:
     return past.cost(moment)
 
 
+def spans_of(machine: Machine, times: t.Sequence[tuple[str, datetime]], now: datetime) -> list[tuple[datetime, datetime]]:
+    """From when to when it was ours."""
+    found, since = list[tuple[datetime, datetime]](), machine.created if times[0][0] == "out" else None
+    for kind, moment in times:
+        if kind == "in":
+            since = moment
+        elif since is not None:
+            found.append((since, moment))
+            since = None
+    return [*found, *([(since, machine.ended or now)] if since is not None else [])]
+
+
+def billed(sight: Sight, machine: Machine, since: datetime) -> Decimal:
+    """What the world billed for it from ``since`` on, in the times in which it was ours (L-48)."""
+    now, times = sight.now, sight.moved.times.get(machine.id)
+    spans = spans_of(machine, times, now) if times else [(machine.created, now)]
+    return sum((cost_until(machine, max(end, since)) - cost_until(machine, max(start, since)) for start, end in spans), Decimal(0))
+
+
 def spent(sight: Sight, since: datetime) -> Decimal:
     """At least so much was billed from ``since`` on for machines that a run can know of."""
-    now = sight.now
-    return sum(((cost_until(one, now) - cost_until(one, since)) * sight.shown_part(one) for one in _known(sight)), Decimal(0))
+    return sum((billed(sight, one, since) * sight.shown_part(one) for one in _known(sight)), Decimal(0))
 
 
 def _known(sight: Sight) -> list[Machine]:

@@ -125,8 +125,9 @@ def _budget(sight: Sight, machine: Machine) -> str:
     if sight.purse is None or not sight.purse.covers(machine.name):
         return "there is no budget"
     since = sight.purse.since(sight.now)
-    made = [one for one in sight.made() if sight.purse.covers(one.name)]
-    spent = sum((purse.cost_until(one, sight.now) - purse.cost_until(one, since) for one in made), Decimal(0))
+    handed_out = [one for number, one in sight.by_id().items() if number in sight.moved.out]
+    made = [one for one in (*sight.made(), *handed_out) if sight.purse.covers(one.name)]
+    spent = sum((purse.billed(sight, one, since) for one in made), Decimal(0))
     spent += purse.unsure(sight, since)
     machines = sight.by_id()
     lines = [line for line in sight.ledger() if sight.purse.covers(line["name"])]
@@ -292,7 +293,8 @@ def I20_nothing_foreign_is_touched(sight: Sight, call: Call) -> str:
     for one in sight.foreign.values():
         if call.destroys() and call.service == one.cloud and one in sight.aimed_at(call):
             return f"machine {one.id} ({one.name}) belongs to somebody else and is ended"
-        if one.id in (call.claim().get("ids_seen") or ()):
+        moves = (call.run.mode == "adopt" and one.id in sight.moved.offered) or one.id in set(sight.moved.out) - sight.moved.closed
+        if one.id in (call.claim().get("ids_seen") or ()) and not moves:
             return f"machine {one.id} ({one.name}) belongs to somebody else and is adopted"
     device = call.device()
     if device and ("device", device) in sight.foreign_things:

@@ -17,11 +17,13 @@ from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED
 from . import hub, own
+from .moving import Moved
 from .purse import Purse
 
 if t.TYPE_CHECKING:
     from ..contract.act.rig import Rig
     from .folder import Files
+    from .silence import Silences
 
 Json = dict[str, t.Any]
 _NAME = re.compile(r"tgp-([0-9a-f]{8})-[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?-[0-9a-z]{5}")
@@ -214,7 +216,9 @@ def _record(body: t.Any) -> Json:
 
 
 class Sight:
-    """The world, read from the sandbox's own tables."""
+    """The world, read from the sandbox's own tables. ``silences`` come with silence.py."""
+
+    silences: Silences
 
     def __init__(self, rig: Rig, limits: Limits) -> None:
         self.rig, self.limits = rig, limits
@@ -240,6 +244,8 @@ class Sight:
         self.pull_asked: set[str] = set()  # machines for which a pod was to be made that pulls them
         self.pull_judged: set[str] = set()  # those that took pods since, each judged once
         self.pull_disturbed = False  # whether a call about such pods had no good answer
+        self.mesh = ""  # the mesh that a line made the class of pool training enter
+        self.moved = Moved()
         self.rejected: dict[tuple[str, str, str], datetime] = {}  # offers whose machine failed it, and when that machine ended
         self.gpus_lost: dict[str, datetime] = {}  # nodes that GPUs were taken from, and when it was last
         self.started: set[str] = set()  # own machines that a run of ours switched on last
@@ -275,7 +281,7 @@ class Sight:
 
     def ours(self, name: str) -> bool:
         match = _NAME.fullmatch(name)
-        return name in self.started if match is None else match[1] == self.cluster_id
+        return name in self.started or name in self.moved.names() if match is None else match[1] == self.cluster_id
 
     def made(self) -> list[Machine]:
         """Every machine of ours there ever was, the oldest first. An own one whose claim somebody removed is its owner's, until a run takes
@@ -352,6 +358,10 @@ class Sight:
     def kinds(self, plural: str) -> dict[str, Json]:
         """Objects of one of our kinds by name, the deleted ones that something holds among them."""
         return self._table("tgp.io", plural)
+
+    def configmap(self, name: str) -> Json | None:
+        """One of our namespace."""
+        return self._table("", "configmaps", "tgp-system").get(name)
 
     def requests(self) -> dict[str, Json]:
         """ProvisioningRequests by name."""

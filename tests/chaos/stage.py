@@ -34,10 +34,12 @@ from . import (
     hub,
     invariants,
     looks,
+    moving,
     objects,
     own,
     pauses,
     queues,
+    silence,
     sources,
     strangers,
     switches,
@@ -67,6 +69,7 @@ class Order:
     check: bool = False
     pool: str = "training"
     looks: int = 3
+    wait: bool = False
 
 
 @dataclasses.dataclass
@@ -150,7 +153,7 @@ class Stage(Rig):
 
     def __init__(self, folder: Path, loom: Loom, ground: Ground, limits: Limits) -> None:
         self.loom, self.ground = loom, ground
-        tunnels = {"wireguard": {"hub_config": hub.make(folder)}} if ground.has_hub() else {}
+        tunnels = {"wireguard": {"hub_config": hub.make(folder)}} if ground.may_have_hub() else {}
         scenario = {"machines": [], "lambda": [], "device_plugin": not ground.dra, **copy.deepcopy(ground.scenario), **tunnels}
         super().__init__(folder, speed=1.0, **scenario)
         if ground.dra:
@@ -165,6 +168,7 @@ class Stage(Rig):
         self.call = self._called
         self.adverse = Adverse(self)
         self.pauses: dict[str, t.Any] = {}  # the record of them, as a person wrote it
+        self.meshes: dict[str, dict[str, t.Any]] = {}  # what the class said of each mesh before a line of the story changed it
         self.quick = False  # calls take no time
         self.sent: collections.Counter[str] = collections.Counter()  # create and destroy calls
         self.at_once = 0  # runs that are played beside each other
@@ -178,7 +182,7 @@ class Stage(Rig):
         self._describe(limits)
         self.box.machines.login_servers |= {one for one in (ground.options.get("mesh_login_server"),) if one}
         self.sight = Sight(self, limits)
-        if ground.has_hub():
+        if ground.may_have_hub():
             self.sight.hub = self.box.hub.config
         self.by_hand: t.Callable[[Machine], t.Any] = self.world.power_on  # somebody's hand switches an own machine on
         if ground.options.get("claim_store") == "directory":
@@ -197,6 +201,7 @@ class Stage(Rig):
             return fault
 
         self.faults.strike = strike  # type: ignore[method-assign]
+        silence.install(self)
         self._uninstall = folder_store.install(self) if self.sight.files is not None else lambda: None
 
         self._unwatch = looks.install(self)
@@ -238,6 +243,9 @@ class Stage(Rig):
             self.adverse.met.setdefault("revoked key", set()).add(call.run.name)
         if call.acts():
             call.run.acted = True
+        if "/leases/" in call.path and not self.is_twin:
+            self.sight.silences.hear()
+        moving.follow(self, call)
         call.run.refused |= call.creates() and not 200 <= call.status < 300
         if self.is_twin and call.destroys():
             self.sight.unbooked |= {
@@ -436,6 +444,9 @@ class Stage(Rig):
             said, file = outcome.said, str(self.folder / "plan.json")
             if order.playbook == "loop":
                 return looks.play(self, order, outcome)
+            if order.playbook in moving.PLAYBOOKS:
+                return moving.run(self, order, run.name, said)
+            began = self.clock.now()
             alone = order.playbook == "autoscale" and not order.check and not self.is_twin and self.at_once == 1
             before = workloads.Before.of(self.sight) if alone else None
             if order.playbook == "apply":
@@ -445,12 +456,14 @@ class Stage(Rig):
             else:
                 several = len(self.ground.pools) > 1 or self.has_later()
                 nodes: t.Any = {order.pool: order.nodes} if several else order.nodes
-                params: dict[str, t.Any] = {
+                settings: dict[str, dict[str, t.Any]] = {
                     "provision": {"nodes": nodes, "pools": [order.pool] if several else []},
                     "destroy": {"all": True, "force": True},
                     "plan": {"mode": "everything", "nodes": nodes if order.nodes else None, "save_to": file},
                     "everything": {"nodes": nodes},
-                }.get(order.playbook, {})
+                    "migrate": {"mode": "autoscale", "migrate": True, "on_lock_busy": "fail"},
+                }
+                params = settings.get(order.playbook, {})
                 plan = said["plan"] = self.run("plan", run.name, check=order.check, **{"mode": order.playbook, **params})
             if order.check or order.playbook == "plan":
                 return
@@ -460,6 +473,9 @@ class Stage(Rig):
                 else:
                     telling.tell(self, run, order, said)
                 self._judge(run, order, said)
+                if self.at_once == 1 and not self.is_twin:
+                    late = silence.I38_the_next_run_deletes_it(self.sight, outcome, order, began)
+                    self.broken += [f"I-38: {late} [{run.name} ({run.mode})]"] if late else []
                 if before is not None and (problem := workloads.I34_what_is_rented_for_pods_is_of_use(self.sight, run, before)):
                     self.broken.append(f"I-34: {problem} [{run.name} ({run.mode})]")
             finally:
@@ -495,6 +511,13 @@ class Stage(Rig):
                 hubs()
                 if plan["join"]:
                     step("join", names=plan["join"])
+            case "migrate":
+                if launch or destroy or orphans or order.wait:
+                    step("scale", names=launch + destroy, only_named=True, join=order.wait, orphans=orphans)
+                hubs()
+                names = said.get("scale", {}).get("unjoined", []) if order.wait else plan["join"]
+                if names:
+                    step("join", names=names, wait=order.wait and not (said.get("hub") or {}).get("problems"))
             case "apply":
                 if launch:
                     step("launch", names=launch)
@@ -552,6 +575,7 @@ class Stage(Rig):
             self.training.pop(key, None)
         for key in ("expireAfter", "gpuLossPolicy"):
             (self.training.get("disruption") or {}).pop(key, None)
+        silence.restore(self)
 
     def show_gpus(self, name: str, number: int) -> None:
         """The node has so many GPUs from now on."""

@@ -48,6 +48,11 @@ were taken out is still one.
     claims objects                        claims are GPUNodeClaim objects (claim_store: crd)
     gncl 0                                a person deletes such an object
     document delete training              as ``vanish``; an object of the cluster is deleted, and stays for its finalizers
+    mesh wireguard, run migrate wait      machines of the first class enter that mesh; they move (``wait``: a pass waits for their joins)
+    guard 2h Never, silence 10800         silentFor and controllerSilentFor of all classes; nobody runs anything for so long
+    lifetime 2                            Google deletes new machines after so many hours
+    box lambda, run adopt, joins 0        somebody rents a machine by hand; it is taken in; it becomes a Node
+    run release nodes=1                   one of our machines is handed out
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -61,7 +66,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, objects, own, pauses, purse, queues, sources, trials, workloads
+from . import adverse, edges, migrating, moving, objects, own, pauses, purse, queues, silence, sources, trials, workloads
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -78,6 +83,7 @@ def parse_order(text: str) -> Order:
         "check" in words,
         given.get("pool", "training"),
         int(given.get("looks", 3)),
+        "wait" in words,
     )
 
 
@@ -218,6 +224,9 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     **objects.LINES,
     **workloads.LINES,
     **queues.LINES,
+    **migrating.LINES,
+    **silence.LINES,
+    **moving.LINES,
 }
 
 

@@ -24,6 +24,7 @@ from .weaving import woven
 
 _UNCLEAN = (
     "strike", "behave", "jump", "forget", "race", "price", "skew", "outage", "slowness", "refuse", "record", "revoke", "foreign", "twin",
+    "silence", "lifetime",
 )  # fmt: skip
 
 

@@ -89,8 +89,12 @@ def _machine(stage: Stage, model: Machine, name: str, stamped: bool, world: Worl
     number = str(world.random.randrange(10**7, 10**8))
     one = copy.copy(model)
     one.id = number if model.cloud == "vast" else (number + "f" * 24)[: len(model.id)]
-    if model.cloud == "gcp":  # a machine is known by its zone and name
-        one.id = f"{model.offer.region}/{name}"
+    if model.cloud == "gcp":  # a machine is known by its zone and name, so one of ours and this one cannot share both
+        offers = [model.offer, *(offer for offer in world.offers if offer.cloud == "gcp")]
+        free = [offer for offer in offers if f"{offer.region}/{name}" not in world.machines]
+        if not free:
+            return
+        one.offer, one.id = free[0], f"{free[0].region}/{name}"
     one.details = {
         key: value for key, value in copy.deepcopy(model.details).items() if key not in ("struck", "node", "device", "certificate")
     }

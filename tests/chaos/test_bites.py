@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.observe import volumes
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import budgets
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, emptiness
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, drift, emptiness, interruption, surge
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import forced_disruption as fleet_endings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import (
     capacity_buffers,
@@ -35,6 +35,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers import ensure_in
 from sandbox.world import Machine, Offer
 
 from . import bites, endings, invariants, reasons, switches
+from .moving import Moved
 from .purse import Purse, cost_until, spent
 from .shrink import shortest
 from .sight import Call, Limits, Run
@@ -77,6 +78,7 @@ class World:
         self.ailing: dict[str, datetime] = {}
         self.ailed: set[str] = set()
         self.purse: Purse | None = None
+        self.moved, self.mesh = Moved(), ""
         self.facts = facts
 
     def ours(self, name: str) -> bool:
@@ -477,6 +479,14 @@ _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[s
     "a node that still pulls": (
         "I-36", "lambda", lambda: [(pre_pull, "_has_failed", lambda _state: True)],
         ("change prePull there", 'behave {"kind": "slow_pull", "seconds": 400}', "run provision nodes=1"),
+    ),
+    "a machine that powered itself off": (
+        "I-38", "gcp", lambda: [(interruption, "given_up", lambda _draft: None)],
+        ("guard Never 1h", "run provision nodes=1", "silence 5000", "run reap"),
+    ),
+    "a pool that nobody moves": (
+        "I-37", "lambda", lambda: [(drift, "_migrates", lambda draft, settled, _pool: surge.changes_mesh(settled.claim, draft.situation))],
+        ("run provision nodes=1", "pod 0 busy", "rest 1300", "mesh wireguard", *("run autoscale", "rest 70") * 3),
     ),
     "a pod that pulls": (
         "I-17", "lambda", _ignores(lambda pod: pod.phase == "Pending"), ("run provision nodes=1", "pod 0 pulling", *_LATER),
