@@ -15,7 +15,7 @@ import typing as t
 
 from ...model.resources import MIG_PREFIX
 
-READ = "2026-11-28"  # when the table was last compared with NVIDIA's MIG User Guide (v590, "Supported MIG Profiles")
+READ = "2026-11-28"  # when the list of GPUs and the A30 were compared with NVIDIA's MIG User Guide (v590); the rest is unverified
 MEMORY_TOLERANCE: t.Final = 10  # per cent by which the memory that a provider names may differ from the size in the table
 NAME = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
 
