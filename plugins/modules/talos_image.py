@@ -47,6 +47,12 @@ options:
     type: str
     choices: [Always, IfMissing, Never]
     default: IfMissing
+  cluster_id:
+    description:
+      - Id of the cluster that the image is made for, 8 hex digits. It is part of the image's name and, at Google Cloud, a label.
+      - With O(keep) only images of this cluster go. Without this option, only those of no cluster.
+      - An image of this content is used whichever cluster it was made for; one of the own cluster is preferred.
+    type: str
   project:
     description: Project of Google Cloud that the image belongs to. Default is that of the service account.
     type: str
@@ -66,7 +72,7 @@ options:
     description:
       - So many complete images stay, the newest ones. The image that is asked for stays always. Images that could not be made do not count.
       - Without it no image is removed.
-      - Count all clusters that share the account. Which images the classes of another cluster name is not known.
+      - Images of another O(cluster_id) stay, and do not count. Which images the classes of another cluster name is not known.
     type: int
   min_age:
     description: An image that is younger stays. A duration like V(24h).
@@ -164,6 +170,7 @@ images:
     state: {description: "V(pending), V(ready), V(failed) or V(unknown).", type: str, returned: always, sample: ready}
     talos_version: {description: Talos release., type: str, returned: always, sample: 1.13.9}
     schematic: {description: The schematic's id; at Vultr its first 12 digits., type: str, returned: always, sample: ac674a9bdc85}
+    cluster_id: {description: "The cluster that it was made for, empty = none.", type: str, returned: always, sample: a1b2c3d4}
     arch: {description: CPU., type: str, returned: always, sample: amd64}
     created: {description: When it was made., type: str, returned: always, sample: "2026-11-20T10:00:00Z"}
     size: {description: Bytes that are billed; none while they are not known., type: int, returned: always, sample: 8589934592}
@@ -201,6 +208,7 @@ SPEC = dict(
         talos_version=dict(type="str"),
         arch=dict(type="str", choices=list(ARCHITECTURES), default="amd64"),
         image_policy=dict(type="str", choices=["Always", "IfMissing", "Never"], default="IfMissing"),
+        cluster_id=dict(type="str"),
         project=dict(type="str"),
         bucket=dict(type="str"),
         source=dict(type="str"),

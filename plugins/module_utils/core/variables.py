@@ -25,7 +25,7 @@ WORDS = frozenset(
     {
         "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "bundle", "cache", "class", "clouds",
         "deep", "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
-        "gpu_test_timeout", "gpu_type", "history", "history_path", "id", "image_arch", "image_bucket", "image_keep",
+        "gpu_test_timeout", "gpu_type", "history", "history_path", "id", "image_arch", "image_bucket", "image_cluster_id", "image_keep",
         "image_min_age", "image_policy", "image_project", "image_protect", "image_source", "image_timeout", "interval", "lane",
         "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes",
         "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price",
@@ -56,6 +56,7 @@ _WORD_OF = {
     "save_to": "plan",
     "file": "plan",
     "arch": "image_arch",
+    "cluster_id": "image_cluster_id",
     "project": "image_project",
     "bucket": "image_bucket",
     "source": "image_source",

@@ -22,6 +22,7 @@ from ..core.clock import from_text, to_text
 from ..core.events import render
 from ..core.task import Task
 from ..model import CloudChoice
+from ..model.names import CLUSTER_ID
 from ..providers.base import Wanted
 from ..providers.disk_images import (
     Begun,
@@ -90,7 +91,12 @@ def _read(task: Task) -> _Options:
         raise errors.InvalidInput(
             f"{task.called('schematic_id')} {schematic!r} is not 64 hex digits.", remedy="The module talos_schematic tells it."
         )
-    wanted = WantedImage(schematic, whole_version(params.get("talos_version") or DEFAULT_TALOS), params["arch"])
+    cluster = params.get("cluster_id") or ""
+    if cluster and not CLUSTER_ID.fullmatch(cluster):
+        raise errors.InvalidInput(
+            f"{task.called('cluster_id')} {cluster!r} is not 8 lower-case hexadecimal digits.", remedy="status.yml tells it."
+        )
+    wanted = WantedImage(schematic, whole_version(params.get("talos_version") or DEFAULT_TALOS), params["arch"], cluster)
     policy = ImagePolicy(params["image_policy"])
     bucket, source = params.get("bucket") or "", params.get("source") or ""
     if provider == "vultr" and (bucket or source or params.get("project")):
@@ -109,7 +115,7 @@ def _read(task: Task) -> _Options:
     keep = params.get("keep")
     if keep is not None and keep < 1:
         raise errors.InvalidInput(f"{task.called('keep')} must be 1 or more.")
-    retention = Retention(keep, task.read("min_age", _seconds) or 0, frozenset(params["protect"]))
+    retention = Retention(keep, task.read("min_age", _seconds) or 0, frozenset(params["protect"]), cluster)
     return _Options(provider, wanted, policy, retention, task.read("timeout", _seconds) or 0, bucket, source)
 
 
@@ -392,6 +398,7 @@ class _ImageRun:
             "talos_version": image.of.version,
             "schematic": image.of.schematic,
             "arch": image.of.arch,
+            "cluster_id": image.of.cluster,
             "created": to_text(image.created) if image.created else "",
             "size": image.size,
             "month_cost": None if cost is None else str(cost),

@@ -4,8 +4,8 @@
 """Images of Talos in an account of a cloud: which one is wanted, which one is there, and which ones may go. Decided from what was read; the
 calls are in the clouds' folders.
 
-An image is ours by its name and, where a cloud has labels, by them, too. Both say what it is made of, so that it is found again after a call
-whose answer was lost, and nothing has to be remembered to find it.
+An image is ours by its name and, where a cloud has labels, by them, too. Both say what it is made of and for which cluster, so that it is found
+again after a call whose answer was lost, and nothing has to be remembered to find it. Any cluster may boot it; only its own removes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAMILY = "tgp-talos"
 _SHORT = 12  # digits of a schematic's id in a name
 _NAME = re.compile(
     rf"{FAMILY}-v(?P<version>\d+[.-]\d+[.-]\d+(?:-[a-z]+[.-]\d+)?)-(?P<schematic>[0-9a-f]{{{_SHORT}}})(?:-(?P<arch>arm64))?"
-    r"(?:-(?P<serial>[2-9]|[1-9]\d{1,3}))?"
+    r"(?:-c(?P<cluster>[0-9a-f]{8}))?(?:-(?P<serial>[2-9]|[1-9]\d{1,3}))?"
 )
 _RELEASE = re.compile(r"(\d+)[.-](\d+)[.-](\d+)(?:-([a-z]+)[.-](\d+))?")
 _GIGABYTE = 1_000_000_000
@@ -47,16 +47,19 @@ class ImagePolicy(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WantedImage:
-    """What an image is made of: a schematic (its id), a Talos release without v, and the CPU."""
+    """What an image is made of: a schematic (its id), a Talos release without v, and the CPU. ``cluster``: id of the cluster that it is made
+    for, empty = of none in particular."""
 
     schematic: str
     version: str
     arch: str = "amd64"
+    cluster: str = ""
 
     def name(self, serial: int = 1, *, dots: bool = False) -> str:
         """``dots``: the cloud takes them in names. The second and later images of the same content have a number."""
         release = self.version if dots else self.version.replace(".", "-")
         parts = [FAMILY, f"v{release}", self.schematic[:_SHORT], *(["arm64"] if self.arch == "arm64" else [])]
+        parts += [f"c{self.cluster}"] if self.cluster else []
         return "-".join([*parts, *([str(serial)] if serial > 1 else [])])
 
 
@@ -75,7 +78,7 @@ class DiskImage:
     state_word: str = ""
 
     def is_of(self, wanted: WantedImage) -> bool:
-        """Names hold the beginning of a schematic's id only."""
+        """Whichever cluster it was made for. Names hold the beginning of a schematic's id only."""
         same = self.of.version == wanted.version and self.of.arch == wanted.arch
         return (
             same
@@ -93,7 +96,8 @@ def read_name(name: str) -> tuple[WantedImage, int] | None:
     if release is None:
         return None
     version = ".".join(release.group(1, 2, 3)) + (f"-{release[4]}.{release[5]}" if release[4] else "")
-    return WantedImage(found["schematic"], version, found["arch"] or "amd64"), int(found["serial"] or 1)
+    of = WantedImage(found["schematic"], version, found["arch"] or "amd64", found["cluster"] or "")
+    return of, int(found["serial"] or 1)
 
 
 # ---- which one
@@ -120,10 +124,12 @@ class Decision:
 
 def decide(images: t.Sequence[DiskImage], wanted: WantedImage, policy: ImagePolicy) -> Decision:
     """One that is being made is waited for, whoever began it: a second call would make and bill a second one. An image whose state is not
-    understood may be the one that is wanted, so none is made beside it."""
-    same = sorted((image for image in images if image.is_of(wanted)), key=_age_order)
+    understood may be the one that is wanted, so none is made beside it. One of the own cluster goes before those of others."""
+    same = sorted(
+        (image for image in images if image.is_of(wanted)), key=lambda one: (one.of.cluster == wanted.cluster, *_age_order(one))
+    )
     by_state = {state: [image for image in same if image.state is state] for state in ImageState}
-    serial = max((image.serial for image in same), default=0) + 1
+    serial = max((image.serial for image in same if image.of.cluster == wanted.cluster), default=0) + 1
     if policy is not ImagePolicy.ALWAYS and by_state[ImageState.READY]:
         return Decision(Step.USE, by_state[ImageState.READY][-1])
     if by_state[ImageState.PENDING] and policy is not ImagePolicy.NEVER:
@@ -148,18 +154,20 @@ def _age_order(image: DiskImage) -> tuple[float, int]:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retention:
     """``keep``: so many complete images stay, the newest ones; None = all. ``min_age``: seconds before which none goes. ``protected``: names,
-    ids and links that stay."""
+    ids and links that stay. ``cluster``: only images with this stamp go, and count; empty = only those without one."""
 
     keep: int | None = None
     min_age: int = 7 * 86400
     protected: frozenset[str] = frozenset()
+    cluster: str = ""
 
 
 def retained(
     images: t.Sequence[DiskImage], current: DiskImage | None, used: t.Collection[str], rule: Retention, now: datetime
 ) -> dict[str, str]:
     """By id: why the image is kept; empty for one to remove. ``used``: ids of images that machines of the account were made of."""
-    complete = sorted((image for image in images if image.state is ImageState.READY), key=_age_order, reverse=True)
+    own = (image for image in images if image.state is ImageState.READY and image.of.cluster == rule.cluster)
+    complete = sorted(own, key=_age_order, reverse=True)
     newest = {image.id for image in complete[: rule.keep]} if rule.keep is not None else set()
     return {image.id: _stays(image, current, newest, used, rule, now) for image in images}
 
@@ -171,6 +179,8 @@ def _stays(
         return "is the one that is wanted"
     if rule.keep is None:
         return "no number of images to keep is given"
+    if image.of.cluster != rule.cluster:
+        return f"belongs to cluster {image.of.cluster}" if image.of.cluster else "belongs to no cluster"
     if image.id in used:
         return "a machine was made of it"
     if {image.id, image.name, image.link} & rule.protected:

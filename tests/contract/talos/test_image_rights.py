@@ -246,3 +246,39 @@ def test_an_image_of_somebody_else_with_the_same_name_is_left_alone(gcp: Stand) 
     gcp.gcp.own_images[name] = Image(name, "", "", {}, 1, gcp.world.clock.now(), 0.0)
     refused = gcp.call()
     assert refused["error"]["kind"] == "conflict" and "not changed" in refused["msg"] and gcp.writes == []
+
+
+def test_two_clusters_in_one_account_never_remove_each_others_images(stand: Stand) -> None:
+    """Each image says for which cluster it was made; one of no cluster belongs to runs without one."""
+    mine, theirs = "a1b2c3d4", "0badcafe"
+    for cluster in (mine, theirs, None):
+        for version in ("1.12.11", "1.13.9"):
+            stand.call(talos_version=version, cluster_id=cluster, image_policy="Always")
+    assert len(set(stand.names)) == 6 and sum(f"-c{mine}" in name for name in stand.names) == 2
+    stand.world.clock.advance(timedelta(days=8).total_seconds())
+    for cluster, left in ((mine, 5), (theirs, 4), (None, 3)):
+        result = stand.call(cluster_id=cluster, keep=1)
+        dots = stand.provider == "vultr"
+        assert result["removed"] == [WantedImage(SCHEMATIC, "1.12.11", cluster=cluster or "").name(dots=dots)]
+        assert len(stand.names) == left
+        assert not stand.call(cluster_id=cluster, keep=1)["changed"]
+
+
+def test_an_image_of_another_cluster_is_used_and_not_made_again(stand: Stand) -> None:
+    first = stand.call(cluster_id="0badcafe")
+    again = stand.call(cluster_id="a1b2c3d4", keep=1)
+    assert (again["changed"], again["action"], again["setting"]) == (False, "found", first["setting"])
+    assert again["images"][0]["cluster_id"] == "0badcafe"
+    own = stand.call(cluster_id="a1b2c3d4", image_policy="Always")
+    assert own["setting"] != first["setting"] and stand.call(cluster_id="a1b2c3d4")["setting"] == own["setting"]
+    assert stand.call(cluster_id="0badcafe")["setting"] == first["setting"]
+
+
+def test_a_label_of_another_cluster_than_the_name_is_not_ours(gcp: Stand) -> None:
+    made = gcp.call(cluster_id="0badcafe")
+    gcp.gcp.own_images[made["name"]].labels["tgp-cluster"] = "a1b2c3d4"
+    assert "not changed" in gcp.call(cluster_id="0badcafe")["msg"] and gcp.writes == []
+
+
+def test_a_cluster_id_that_is_none_is_refused_without_a_call(stand: Stand) -> None:
+    assert "cluster_id" in stand.call(cluster_id="lab")["msg"] and stand.calls == []

@@ -38,18 +38,20 @@ def image(
     return DiskImage(state=state, of=of, created=created, **facts)
 
 
+@pytest.mark.parametrize("cluster", ["", "a1b2c3d4"])
 @pytest.mark.parametrize("dots", [False, True])
 @pytest.mark.parametrize(("version", "arch", "serial"), [
     ("1.13.9", "amd64", 1), ("1.14.0-rc.1", "amd64", 2), ("1.13.9", "arm64", 1), ("1.10.0", "arm64", 12),
 ])  # fmt: skip
-def test_a_name_says_what_the_image_is_of(version: str, arch: str, serial: int, dots: bool) -> None:
-    name = WantedImage("0123456789ab" + "c" * 52, version, arch).name(serial, dots=dots)
-    assert read_name(name) == (WantedImage("0123456789ab", version, arch), serial) and len(name) <= 63
+def test_a_name_says_what_the_image_is_of(version: str, arch: str, serial: int, dots: bool, cluster: str) -> None:
+    name = WantedImage("0123456789ab" + "c" * 52, version, arch, cluster).name(serial, dots=dots)
+    assert read_name(name) == (WantedImage("0123456789ab", version, arch, cluster), serial) and len(name) <= 63
 
 
 @pytest.mark.parametrize("name", [
     "", "talos", "tgp-talos", "tgp-talos-v1.13.9", "tgp-talos-v1.13.9-abc", "tgp-talos-v1.13.9-0123456789AB",
     "my-tgp-talos-v1.13.9-0123456789ab", "tgp-talos-v1.13.9-0123456789ab-copy", "tgp-talos-v1.13.9-0123456789ab-1",
+    "tgp-talos-v1.13.9-0123456789ab-ca1b2c3", "tgp-talos-v1.13.9-0123456789ab-cA1B2C3D4",
     "tgp-talos-v1.13-0123456789ab", "tgp-talos-v1.13.9-0123456789ab\n",
 ])  # fmt: skip
 def test_other_names_are_not_ours(name: str) -> None:

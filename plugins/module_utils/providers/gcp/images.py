@@ -8,6 +8,7 @@ An image is ours by its name and its labels together. The operation that makes o
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 import uuid
@@ -78,12 +79,14 @@ class GcpImages:
         of, serial = read
         if marks.get("talos") != of.version or not marks.get("schematic", "").startswith(of.schematic):
             return None
+        if marks.get("cluster", "") != of.cluster:
+            return None
         size = str(entry.get("archiveSizeBytes") or "")
         return DiskImage(
             id=name,
             name=name,
             state=_STATES.get(word, ImageState.UNKNOWN),
-            of=WantedImage(marks["schematic"], of.version, of.arch),
+            of=dataclasses.replace(of, schematic=marks["schematic"]),
             serial=serial,
             created=moment(entry.get("creationTimestamp")),
             size=int(size) if size.isdecimal() and int(size) > 0 else None,
@@ -105,12 +108,13 @@ class GcpImages:
         if self.look(Begun(name)) is not None:
             return Begun(name)
         source = self._source if self._bucket is None else self._brought(self._bucket, wanted)
+        marks = {"talos": wanted.version, "schematic": wanted.schematic, **({"cluster": wanted.cluster} if wanted.cluster else {})}
         body = {
             "name": name,
             "family": FAMILY,
             "rawDisk": {"source": f"https://storage.googleapis.com/{source.removeprefix('gs://')}"},
             "guestOsFeatures": [{"type": feature} for feature in _FEATURES],
-            "labels": {MANAGED: "true", **labels_of({"talos": wanted.version, "schematic": wanted.schematic})},
+            "labels": {MANAGED: "true", **labels_of(marks)},
         }
         call = "POST /global/images"
         try:
