@@ -56,7 +56,6 @@ _WORD_OF = {
     "save_to": "plan",
     "file": "plan",
     "arch": "image_arch",
-    "cluster_id": "image_cluster_id",
     "project": "image_project",
     "bucket": "image_bucket",
     "source": "image_source",

@@ -19,6 +19,7 @@ from ..model import CloudChoice, Guard, Hub, Lane, Machine, MeshChoice, NodeClas
 from ..planner.garbage_collection.silence import SILENT_FOR
 from ..planner.offers import gpu_models
 from ..planner.provisioning import reservations, wireguard_rules
+from ..providers.disk_images import ImagePolicy
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..providers.webhook.machines import LINK_LOCAL, is_link_local
 from ..units.calendar import zone
@@ -29,15 +30,17 @@ from .schemas import KINDS
 
 OWN_MACHINES = "webhook"
 BID_MARGIN = Decimal("0.1")
+_FACTORY_IMAGE = re.compile(r"/[0-9a-f]{64}(?:[:@]|$)")  # a schematic's id in the name of an installer
 
 
 def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *, of_operator: bool = False) -> NodeClass:
     """The class. ``machines``: own machines for an entry that lists none. ``of_operator``: the operator of the run wrote it."""
     spec: Spec = document["spec"]
-    choices = _choices(spec["providers"], reader, machines, of_operator)
+    talos: Spec = spec.get("talosConfig", {})
+    names_content = talos.get("schematic") is not None or _FACTORY_IMAGE.search(talos.get("image", "")) is not None
+    choices = _choices(spec["providers"], reader, machines, of_operator, names_content)
     needs: Spec = spec.get("instanceRequirements", {})
     limits: Spec = spec.get("limits", {})
-    talos: Spec = spec.get("talosConfig", {})
     path = "spec.instanceRequirements"
     models = [reader.model(name, f"{path}.gpuTypes[{place}]") for place, name in enumerate(needs.get("gpuTypes", ()))]
     disk = reader.mib(needs.get("minDisk"), f"{path}.minDisk")
@@ -174,7 +177,7 @@ def _tailscale(spec: Spec, reader: Reader) -> tuple[Spec, str]:
 
 
 def _choices(
-    providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine], of_operator: bool
+    providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine], of_operator: bool, names_content: bool
 ) -> tuple[CloudChoice, ...]:
     choices: dict[str, CloudChoice] = {}
     for place, entry in enumerate(providers):
@@ -194,7 +197,9 @@ def _choices(
             enabled=entry.get("enabled", True),
             credentials=reader.secret_ref(entry.get("credentialsRef")),
             machines=_machines(cloud, entry, path, reader, machines),
-            settings=_settings(cloud, entry.get("settings", {}), f"{path}.settings", reader),
+            settings=_with_policy(
+                cloud, _settings(cloud, entry.get("settings", {}), f"{path}.settings", reader), names_content, path, reader
+            ),
             quality=of_nodes(ENTRIES[cloud].settings, entry.get("settings", {}), reader, f"{path}.settings"),
             bid_margin=BID_MARGIN if margin is None else margin,
             spot_discount_min=share(entry.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
@@ -250,6 +255,33 @@ def _volumes(cloud: str, listed: t.Sequence[Spec], path: str, reader: Reader) ->
         )
         for place, entry in enumerate(listed)
     )
+
+
+def _with_policy(cloud: str, settings: dict[str, t.Any], names_content: bool, path: str, reader: Reader) -> dict[str, t.Any]:
+    """The settings with the policy for images of Talos: IfMissing by default, where the class says what is in the image, names none, and the
+    provider can make one. ``names_content``: the class has a schematic, or an installer that is made of one."""
+    entry, place = ENTRIES[cloud], f"{path}.settings"
+    if not entry.image_setting:
+        return settings
+    needs_bucket = "imageBucket" in entry.settings
+    for field in ("imagePolicy", "imageBucket"):
+        if field in settings and entry.image_setting in settings:
+            reader.fault(
+                f"{place}.{field}", f"has no effect with {entry.image_setting}, which names the image. Remove one of the two."
+            )
+            return settings
+    if "imagePolicy" in settings:
+        if not names_content:
+            lacks = "talosConfig has neither a schematic nor an image of the Image Factory"
+            reader.fault(f"{place}.imagePolicy", f"{lacks}, so what is in the image is not known. Add talosConfig.schematic.")
+        elif needs_bucket and "imageBucket" not in settings and settings["imagePolicy"] != ImagePolicy.NEVER.value:
+            reader.fault(
+                f"{place}.imageBucket",
+                "this field is missing; an image is made of a file in a bucket. Name a bucket of the project.",
+            )
+        return settings
+    can_make = names_content and (not needs_bucket or "imageBucket" in settings)
+    return {**settings, "imagePolicy": ImagePolicy.IF_MISSING.value} if can_make else settings
 
 
 def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Sequence[Machine]) -> tuple[Machine, ...]:

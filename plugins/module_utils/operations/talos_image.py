@@ -63,27 +63,45 @@ _COLUMNS = {
 
 def talos_image_run(task: Task) -> dict[str, t.Any]:
     """The result of talos_image."""
-    options = _read(task)
+    order = _read(task)
     factory = open_factory(task)
-    with contextlib.closing(factory), contextlib.closing(_open(task, options, factory)) as store:
-        return _ImageRun(task, options, factory, store).result()
+    with contextlib.closing(factory), contextlib.closing(_open(task, order, factory)) as store:
+        return _ImageRun(task, order, factory, store).result()
+
+
+def image_for(task: Task, order: ImageOrder) -> tuple[DiskImage | None, bool]:
+    """The image of ``order``, and whether it was made or waited for. None in a dry run while there is none. NeverReady when the policy makes
+    none, or none was completed; TimedOut while it is being made."""
+    factory = open_factory(task)
+    with contextlib.closing(factory), contextlib.closing(_open(task, order, factory)) as store:
+        return _ImageRun(task, order, factory, store).image()
 
 
 # ---- what is asked for
 
 
 @dataclasses.dataclass(frozen=True)
-class _Options:
+class ImageOrder:
+    """``choice``: names the project, where the provider has such. ``timeout``: seconds to wait; 0 = look once. ``content``: the schematic,
+    handed in where the factory does not know it. ``remedy``: what to do when the policy makes none. ``dry``: change nothing. ``pulse`` is
+    called again and again while something is waited for."""
+
     provider: str
     wanted: WantedImage
     policy: ImagePolicy
-    retention: Retention
-    timeout: int
-    bucket: str
-    source: str
+    choice: CloudChoice
+    credential: str | None = None
+    retention: Retention = Retention()
+    timeout: int = 3600
+    bucket: str = ""
+    source: str = ""
+    content: t.Mapping[str, t.Any] | None = None
+    remedy: str = ""
+    dry: bool = False
+    pulse: t.Callable[[], None] = lambda: None
 
 
-def _read(task: Task) -> _Options:
+def _read(task: Task) -> ImageOrder:
     """InvalidInput before anybody is asked."""
     params, provider = task.params, task.params["provider"]
     schematic = str(params["schematic_id"]).strip()
@@ -116,21 +134,32 @@ def _read(task: Task) -> _Options:
     if keep is not None and keep < 1:
         raise errors.InvalidInput(f"{task.called('keep')} must be 1 or more.")
     retention = Retention(keep, task.read("min_age", _seconds) or 0, frozenset(params["protect"]), cluster)
-    return _Options(provider, wanted, policy, retention, task.read("timeout", _seconds) or 0, bucket, source)
+    project = {"project": params["project"]} if params.get("project") else {}
+    return ImageOrder(
+        provider,
+        wanted,
+        policy,
+        CloudChoice(provider, settings=project),
+        retention=retention,
+        timeout=task.read("timeout", _seconds) or 0,
+        bucket=bucket,
+        source=source,
+        remedy=f"Run images.yml with {task.called('image_policy')}: IfMissing.",
+        dry=task.check_mode,
+    )
 
 
 def _seconds(text: t.Any) -> int:
     return parse_duration(text) or 0
 
 
-def _open(task: Task, options: _Options, factory: ImageFactory) -> ImageStore:
-    connect = ENTRIES[options.provider].images
+def _open(task: Task, order: ImageOrder, factory: ImageFactory) -> ImageStore:
+    connect = ENTRIES[order.provider].images
     if connect is None:
-        raise errors.InvalidInput(f"{options.provider}: its machines boot stock systems only.", field="provider")
-    project = {"project": task.params["project"]} if task.params.get("project") else {}
+        raise errors.InvalidInput(f"{order.provider}: its machines boot stock systems only.", field="provider")
 
     def path_of(wanted: WantedImage, url: str) -> str:
-        return images(wanted.schematic, wanted.version, url=url, platform=options.provider, arch=wanted.arch).disk
+        return images(wanted.schematic, wanted.version, url=url, platform=order.provider, arch=wanted.arch).disk
 
     def address_of(wanted: WantedImage) -> str:
         prepare(factory, path_of(wanted, ""))
@@ -140,8 +169,12 @@ def _open(task: Task, options: _Options, factory: ImageFactory) -> ImageStore:
         prepare(factory, path_of(wanted, ""))
         return RemoteImage(factory, path_of(wanted, ""), lambda url: open_store(url, task.transport(url), task.clock))
 
-    origin = ImageOrigin(address_of, archive_of, options.bucket, options.source, task.progress)
-    return connect(Wanted(task, choice=CloudChoice(options.provider, settings=project)), origin)
+    def tell(line: str) -> None:
+        order.pulse()
+        task.progress(line)
+
+    origin = ImageOrigin(address_of, archive_of, order.bucket, order.source, tell)
+    return connect(Wanted(task, order.credential, order.choice), origin)
 
 
 # ---- what was asked of the cloud, for the next run
@@ -174,49 +207,58 @@ class _Record:
 
 
 class _ImageRun:
-    def __init__(self, task: Task, options: _Options, factory: ImageFactory, store: ImageStore) -> None:
-        self._task, self._options, self._factory, self._store = task, options, factory, store
-        self._name = options.wanted.name(dots=store.dots)
-        self._record = _Record(task, options.provider, self._name)
+    def __init__(self, task: Task, order: ImageOrder, factory: ImageFactory, store: ImageStore) -> None:
+        self._task, self._order, self._factory, self._store = task, order, factory, store
+        self._name = order.wanted.name(dots=store.dots)
+        self._record = _Record(task, order.provider, self._name)
         self._changed = False
 
-    def result(self) -> dict[str, t.Any]:
+    def image(self) -> tuple[DiskImage | None, bool]:
+        _before, _decision, current = self._ensured()
+        return current, self._changed
+
+    def _ensured(self) -> tuple[list[DiskImage], Decision, DiskImage | None]:
+        """What there was, what was decided, and the image."""
         before = self._store.images()
         decision = self._decision(before)
         if decision.step is Step.REFUSE:
             raise errors.NeverReady(
-                f"{self._options.provider}: {self._name}: {decision.why}",
-                remedy=f"Run images.yml with {self._task.called('image_policy')}: IfMissing."
-                if self._options.policy is ImagePolicy.NEVER
+                f"{self._order.provider}: {self._name}: {decision.why}",
+                remedy=self._order.remedy
+                if self._order.policy is ImagePolicy.NEVER
                 else "Look at it in the console of the provider.",
             )
-        current = decision.image
         if decision.step is Step.MAKE:
             self._check_factory()
-        if self._task.check_mode:
+        if self._order.dry:
             self._changed = decision.step is not Step.USE
-            after = list(before)
-        else:
-            current = self._carried_out(decision)
-            after = self._store.images() if self._changed else list(before)
+            return before, decision, decision.image
+        return before, decision, self._carried_out(decision)
+
+    def result(self) -> dict[str, t.Any]:
+        before, decision, current = self._ensured()
+        after = self._store.images() if self._changed and not self._order.dry else list(before)
         stays = self._retained(after, current)
         gone = [image for image in after if not stays[image.id]]
         self._remove(gone)
         return self._shown(decision, before, after, current, stays, gone)
 
     def _decision(self, listed: t.Sequence[DiskImage]) -> Decision:
-        return decide(listed, self._options.wanted, self._options.policy)
+        return decide(listed, self._order.wanted, self._order.policy)
 
     def _check_factory(self) -> None:
         """InvalidInput for a schematic or a release that the factory does not know."""
-        schematic = self._options.wanted.schematic
-        if not self._options.source:
+        schematic = self._order.wanted.schematic
+        if not self._order.source:
             if self._factory.known(schematic) is None:
-                raise errors.InvalidInput(
-                    f"The Image Factory {self._factory.url} knows no schematic {schematic}.",
-                    remedy="Hand its content in with talos_schematic; the same content gets the same id.",
-                )
-            self._factory.extensions(self._options.wanted.version)
+                if self._order.content is None:
+                    raise errors.InvalidInput(
+                        f"The Image Factory {self._factory.url} knows no schematic {schematic}.",
+                        remedy="Hand its content in with talos_schematic; the same content gets the same id.",
+                    )
+                if not self._order.dry:
+                    self._factory.register(dict(self._order.content))
+            self._factory.extensions(self._order.wanted.version)
 
     def _carried_out(self, decision: Decision) -> DiskImage:
         record = self._record.read()
@@ -248,7 +290,7 @@ class _ImageRun:
         return None
 
     def _made(self, decision: Decision) -> DiskImage:
-        tries = 1 if self._options.source else _TRIES
+        tries = 1 if self._order.source else _TRIES
         for _try in range(tries):
             if decision.step is Step.USE and decision.image is not None:
                 return decision.image
@@ -259,7 +301,7 @@ class _ImageRun:
                 return image
             decision = self._decision(self._store.images())
         raise errors.NeverReady(
-            f"{self._options.provider}: {self._name} was begun {tries} time{'s' if tries > 1 else ''}, and none was completed.",
+            f"{self._order.provider}: {self._name} was begun {tries} time{'s' if tries > 1 else ''}, and none was completed.",
             remedy="The last warning says what happened. A snapshot vanishes when the provider cannot fetch the image: it must reach "
             f"{self._factory.url}."
             if self._store.platform == "vultr"
@@ -267,10 +309,10 @@ class _ImageRun:
         )
 
     def _begin(self, serial: int) -> Begun:
-        name = self._options.wanted.name(serial, dots=self._store.dots)
+        name = self._order.wanted.name(serial, dots=self._store.dots)
         self._record.write(asked=to_text(self._task.clock.now()), name=name)
         try:
-            begun = self._store.begin(self._options.wanted, serial)
+            begun = self._store.begin(self._order.wanted, serial)
         except _MAYBE as error:
             begun = self._looked_up(name, error)
         except errors.TgpError:
@@ -290,7 +332,7 @@ class _ImageRun:
                 raise errors.LostAnswer(
                     f"{error.message} Whether {name} is being made is unknown.",
                     remedy="Run it again: it looks for the image before it begins another one.",
-                    service=self._options.provider,
+                    service=self._order.provider,
                 ) from error
             self._task.clock.sleep(_POLL)
 
@@ -298,18 +340,17 @@ class _ImageRun:
         """The image once it is complete; None when nothing came of it, which a warning says."""
         began = shown = self._task.clock.now()
         while True:
+            self._order.pulse()
             now, why = self._task.clock.now(), ""
             try:
                 image = self._store.look(begun)
                 if image is None:
-                    why = (
-                        f"{self._options.provider}: {begun.id} of {self._name} is gone: the provider could not make an image of it."
-                    )
+                    why = f"{self._order.provider}: {begun.id} of {self._name} is gone: the provider could not make an image of it."
                 elif image.state is ImageState.READY:
                     self._finish()
                     return image
                 elif image.state is ImageState.FAILED:
-                    why = f"{self._options.provider}: {image.name} has failed ({image.state_word})."
+                    why = f"{self._order.provider}: {image.name} has failed ({image.state_word})."
             except errors.NeverReady as error:
                 why = str(error)
             except _PASSING as error:
@@ -318,9 +359,9 @@ class _ImageRun:
                 self._task.warn(why)
                 self._finish()
                 return None
-            if (now - began).total_seconds() >= self._options.timeout:
+            if (now - began).total_seconds() >= self._order.timeout:
                 raise errors.TimedOut(
-                    f"{self._options.provider}: {self._name} is not complete after {print_duration(self._options.timeout)}.",
+                    f"{self._order.provider}: {self._name} is not complete after {print_duration(self._order.timeout)}.",
                     remedy="It goes on without this run, and is billed. Run it again to wait for it, or remove it in the provider's console.",
                     id=begun.id,
                 )
@@ -332,22 +373,22 @@ class _ImageRun:
     def _finish(self) -> None:
         """Remove what was only needed to make it. What cannot be removed is billed on; a warning says so."""
         try:
-            self._changed = self._store.clean(self._options.wanted) or self._changed
+            self._changed = self._store.clean(self._order.wanted) or self._changed
         except errors.ApiError as error:
-            self._task.warn(f"{self._options.provider}: the archive of {self._name} stays in the bucket: {error.message}")
+            self._task.warn(f"{self._order.provider}: the archive of {self._name} stays in the bucket: {error.message}")
         self._record.clear()
 
     # ---- old ones
 
     def _retained(self, listed: t.Sequence[DiskImage], current: DiskImage | None) -> dict[str, str]:
         """Which machines use is only asked when something may go."""
-        rule, now = self._options.retention, self._task.clock.now()
+        rule, now = self._order.retention, self._task.clock.now()
         first = retained(listed, current, frozenset(), rule, now)
         return retained(listed, current, self._store.used(), rule, now) if not all(first.values()) else first
 
     def _remove(self, gone: t.Sequence[DiskImage]) -> None:
         self._changed = self._changed or bool(gone)
-        for image in gone if not self._task.check_mode else ():
+        for image in gone if not self._order.dry else ():
             self._store.remove(image)
 
     # ---- the result
@@ -361,9 +402,9 @@ class _ImageRun:
         stays: t.Mapping[str, str],
         gone: t.Sequence[DiskImage],
     ) -> dict[str, t.Any]:
-        would = self._task.check_mode
+        would = self._order.dry
         rows = [self._row(image, stays[image.id] or ("would be removed" if would else "is removed")) for image in after]
-        planned = self._options.wanted.name(decision.serial, dots=self._store.dots)
+        planned = self._order.wanted.name(decision.serial, dots=self._store.dots)
         if would and decision.step is Step.MAKE:
             rows.append({"name": planned, "state": "missing", "note": "would be made"})
         for line in render(rows, _COLUMNS, right=("size", "month_cost")):

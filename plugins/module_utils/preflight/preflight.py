@@ -36,6 +36,7 @@ from ..observe.clients import unused
 from ..observe.context import Context
 from ..observe.gather import cluster_facts
 from ..observe.probe import Prober
+from ..operations.class_images import make_images
 from ..operations.launch.payload import Enrolment, container, needs_payload
 from ..planner.offers.ranking import accepted_lanes
 from ..planner.provisioning.service_endpoints import service_object
@@ -53,23 +54,41 @@ _MAX_SKEW = 120.0
 
 
 def after_preflight(
-    context: Context, decide: t.Callable[[Specs], _T], launches: t.Callable[[_T], t.Collection[str]]
+    context: Context,
+    decide: t.Callable[[Specs], _T],
+    launches: t.Callable[[_T], t.Collection[str]],
+    rents: t.Callable[[_T], t.Iterable[Claim]],
+    *,
+    writes: bool,
+    look_again: t.Callable[[], None],
 ) -> tuple[_T, Specs]:
     """What ``decide`` makes of the specs once everything that it launches could join, and those specs. ``launches``: the pools in which
-    a decision launches. What the preflight finds is an input of the decision, which is made anew with it; nothing alters a plan."""
+    a decision launches; ``rents``: the claims for which it does. What the preflight finds is an input of the decision, which is made anew with
+    it; nothing alters a plan. Images that these machines need are made with ``writes``; ``look_again`` observes anew when that took time."""
     blocked: dict[str, str] = {}
     looked: set[str] = set()
     while True:
         specs = dataclasses.replace(context.specs, blocked=dict(blocked))
         decided = decide(specs)
         new = set(launches(decided)) - looked
-        if not new:
-            return decided, specs
         looked |= new
-        reasons = preflight(context, new)
+        reasons = preflight(context, new) if new else {}
+        waited = False
         if not reasons:
+            claims = [claim for claim in rents(decided) if boots_unnamed_image(specs, claim)]
+            reasons, waited = make_images(context, claims, writes=writes) if claims else ({}, False)
+        if waited:
+            context.refresh()
+            look_again()
+        if not reasons and not waited:
             return decided, specs
         blocked |= reasons
+
+
+def boots_unnamed_image(specs: Specs, claim: Claim) -> bool:
+    """Whether its machine boots an image of the account that its class leaves to imagePolicy."""
+    entry, node_class = ENTRIES.get(claim.cloud), specs.classes.get(claim.node_class)
+    return bool(entry and entry.image_setting and node_class and "imagePolicy" in node_class.settings_of(claim.cloud))
 
 
 def nothing_could_join(specs: Specs) -> InvalidInput:

@@ -275,7 +275,7 @@ class Entry:
     spellings of its name. ``regions``: its own words (lower case) to standard regions, where they do not say it themselves.
     ``configured`` tells whether anything of it was given; default: its key was. ``longest_life``: the setting by which the cloud itself
     ends a machine, and after how many hours; None = it lets machines live.
-    ``images``: opens the images of an account, where a cloud boots images of one's own.
+    ``images``: opens the images of an account, where a cloud boots images of one's own; ``image_setting`` names the one to boot for lane talos.
     """
 
     facts: Capability
@@ -288,6 +288,7 @@ class Entry:
     configured: t.Callable[[Task], bool] | None = None
     longest_life: t.Callable[[t.Mapping[str, t.Any]], tuple[str, int]] | None = None
     images: t.Callable[[Wanted, ImageOrigin], ImageStore] | None = None
+    image_setting: str = ""
 
     @property
     def name(self) -> str:

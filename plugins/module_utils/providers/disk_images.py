@@ -45,6 +45,12 @@ class ImagePolicy(enum.Enum):
     NEVER = "Never"
 
 
+POLICY_SETTING: dict[str, t.Any] = {
+    "enum": [policy.value for policy in ImagePolicy],
+    "description": "whether a run that launches machines for lane talos first makes the image that the account lacks",
+}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WantedImage:
     """What an image is made of: a schematic (its id), a Talos release without v, and the CPU. ``cluster``: id of the cluster that it is made

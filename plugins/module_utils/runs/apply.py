@@ -23,7 +23,7 @@ from ..planner.plans.view import summary
 from ..preflight.preflight import after_preflight, nothing_could_join
 from ..providers.registry import CAPABILITIES
 from ..units.values import parse_time, print_money
-from .plan import RENTS, Sight, diff_of, locked, result_of
+from .plan import RENTS, Sight, diff_of, locked, rented, result_of
 
 _COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}
 _MAKE_ANEW = "Make a new plan with plan.yml."
@@ -55,6 +55,9 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
             lambda seen: check_plan(saved, seen, specs, context.settings, CAPABILITIES, closed), lambda _checked: writes
         ),
         lambda checked_plan: {action.pool for action in checked_plan.plan.actions if action.kind in RENTS},
+        lambda checked_plan: rented(checked_plan.plan),
+        writes=writes,
+        look_again=sight.look,
     )
     if specs.blocked and not any(check.result == APPLIED for check in checked.checks):
         raise nothing_could_join(specs)

@@ -14,7 +14,7 @@ from ..core.events import render
 from ..core.task import Task
 from ..kube.client import ensure_namespace
 from ..metrics.collect import FleetRecords
-from ..model import Action, Ledger, Observation, OffersNotRead, Plan, Pool, Specs
+from ..model import Action, Claim, Ledger, Observation, OffersNotRead, Plan, Pool, Specs
 from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
@@ -129,6 +129,9 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
             lambda planned: writes and _needs_new_offers(planned, context.settings),
         ),
         lambda planned: _to_look_at(planned, context.settings),
+        rented,
+        writes=writes,
+        look_again=sight.look,
     )
     observation = sight.seen
     if specs.blocked and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
@@ -189,6 +192,11 @@ def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
     return lacking | {action.pool for action in decided.actions if action.kind in RENTS}
 
 
+def rented(decided: Plan) -> list[Claim]:
+    """The claims for which the plan rents machines."""
+    return [action.claim for action in decided.actions if action.kind in RENTS and action.claim is not None]
+
+
 def _needs_new_offers(decided: Plan, settings: Settings) -> bool:
     """Whether a plan must not be carried out by remembered offers: it changes something, or a person waits for machines that it lacks."""
     return any(action.kind in _CHANGES for action in decided.actions) or (settings.mode != AUTOSCALE and bool(decided.shortfall))
@@ -199,8 +207,12 @@ class Sight:
     as it is wanted asks no cloud for its prices."""
 
     def __init__(self, context: Context) -> None:
-        reaps = context.settings.mode in REAPING
         self._context = context
+        self.look()
+
+    def look(self) -> None:
+        """Observe; again, after minutes in which the world went on."""
+        context, reaps = self._context, self._context.settings.mode in REAPING
         seen = gather(context, extras=reaps, tokens=reaps, utilization=reaps or context.settings.mode == "status")
         self._bare = with_pod_groups(context, with_queues(context, seen))
         self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run

@@ -15,13 +15,15 @@ from ..kube.needed_rights import WHOLE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
-from ..model import CloudChoice, Node, NodeClass, Pool, Specs
+from ..model import CloudChoice, Lane, Node, NodeClass, Pool, Specs
 from ..observe.clients import unused
 from ..observe.context import Context, open_context
 from ..observe.documents import load
 from ..observe.gather import cluster_facts
 from ..observe.release_tables import use_release_tables
+from ..operations.class_images import image_sentence, policy_of
 from ..planner.offers import account_volumes
+from ..planner.offers.ranking import accepted_lanes
 from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 from ..preflight.endpoint_check import check_endpoint
 from ..preflight.policy_check import check_policy
@@ -38,6 +40,7 @@ from ..preflight.preflight import (
 from ..preflight.release_check import check_releases
 from ..preflight.render_check import official_extensions, rehearsal_faults, server_version
 from ..providers.base import CloudCheck
+from ..providers.disk_images import ImagePolicy
 from ..providers.registry import ENTRIES
 from ..providers.registry import connect as connect_cloud
 
@@ -133,6 +136,13 @@ def _checks(context: Context) -> list[_Check]:
     ]
     for name in sorted(account_volumes.wanted(context.specs)):
         checks.append((f"volumes of {name}", _volume_check(context, name)))
+    checks += [
+        (f"image of {node_class.name} at {choice.cloud}", _image_check(context, node_class, choice.cloud, policy))
+        for node_class in with_nodes
+        if any(pool.node_class == node_class.name and Lane.TALOS in accepted_lanes(pool) for pool in context.specs.pools)
+        for choice in node_class.clouds
+        if choice.enabled and (policy := policy_of(node_class, choice.cloud, Lane.TALOS)) is not None
+    ]
     names = [name for name in _named(context.specs) if not unused(context.task, context.kube, name, context.specs)]
     checks += [(f"cloud {name}", _cloud_check(context, name)) for name in names]
     checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.specs)]
@@ -159,6 +169,14 @@ def _volume_check(context: Context, name: str) -> t.Callable[[], str]:
             raise InvalidInput("Machines could not mount their volumes:", problems=wrong)
         places = {owner: ", ".join(sorted(account_volumes.regions(choice.volumes, known))) for owner, choice in entries}
         return "; ".join(f"{owner} rents in {where} only" for owner, where in sorted(places.items()))
+
+    return check
+
+
+def _image_check(context: Context, node_class: NodeClass, cloud: str, policy: ImagePolicy) -> t.Callable[[], CloudCheck]:
+    def check() -> CloudCheck:
+        sentence, there = image_sentence(context, node_class, cloud, policy)
+        return CloudCheck(sentence, () if there else (f"machines of {node_class.name} at {cloud} wait for it.",))
 
     return check
 

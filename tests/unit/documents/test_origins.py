@@ -195,6 +195,7 @@ HARMLESS = {
         "spec.providers[].settings.project": "project of the account: what is not allowed to its service account is refused there",
         "spec.providers[].settings.subnetwork": "name of a network of the account",
         "spec.providers[].settings.talosImage": "image of the rented machine",
+        "spec.providers[].settings.imageBucket": "bucket of the account: what is not allowed to its service account is refused there",
         "spec.providers[].settings.prices.*": "dollars",
         "spec.providers[].settings.spotPrices.*": "dollars",
         "spec.providers[].settings.firewallGroup": "id of a firewall group of the account",

@@ -32,6 +32,7 @@ from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
 from ...providers.launch_engine import LaunchCandidate, LaunchEngine, Outcome
 from ...providers.registry import CAPABILITIES
+from ..class_images import boot_settings
 from ..teardown.duplicate_instances import give_back, give_back_rejected
 from .payload import Enrolment, enrol, payload_for
 
@@ -222,6 +223,9 @@ class _Launch:
         context = self.context
         cloud = context.clients.cloud(offer.cloud)
         payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
+        image = self._image(offer, payload.lane)
+        if image is None:
+            return None
         cloud.queue()
         if offer.cloud in self.shared.left_alone:  # by what another claim met while this one queued
             return None
@@ -260,10 +264,21 @@ class _Launch:
             container=payload.container,
             marks=self._marks(now),
             max_price_hour=self.pool.max_hourly_price if self.pool else None,
-            settings=self.node_class.settings_of(offer.cloud),
+            settings={**self.node_class.settings_of(offer.cloud), **image},
             volumes=self.node_class.volumes_of(offer.cloud),
         )
         return functools.partial(cloud.launch, request)
+
+    def _image(self, offer: Offer, lane: Lane) -> dict[str, str] | None:
+        """The setting for an image that the class does not name; None, so that the next offer is tried, when the account has none."""
+        if "imagePolicy" not in self.node_class.settings_of(offer.cloud):
+            return {}
+        try:
+            return boot_settings(self.context, self.node_class, offer.cloud, lane)
+        except TgpError as error:
+            self._said = str(error)
+            self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {error}")
+            return None
 
     def _marks(self, now: datetime) -> dict[str, str]:
         return {

@@ -88,8 +88,8 @@ _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 
 class GcpCloud:
-    """One project. ``contents``: the text of a service account's key file. ``talos_image`` opens lane talos. ``zones`` (or regions) narrow
-    what is offered; empty = all."""
+    """One project. ``contents``: the text of a service account's key file. ``talos_image`` or ``policy`` (of images) opens lane talos.
+    ``zones`` (or regions) narrow what is offered; empty = all."""
 
     facts = FACTS
 
@@ -101,6 +101,7 @@ class GcpCloud:
         project: str = "",
         zones: t.Collection[str] = (),
         talos_image: str = "",
+        policy: str = "",
         prices: PriceTable = PriceTable(),
         transport: httpx.BaseTransport | None = None,
         token_transport: httpx.BaseTransport | None = None,
@@ -117,7 +118,7 @@ class GcpCloud:
         self._api = self._calls.api
         self._zones = tuple(zones)
         self._talos_image = talos_image
-        self._lanes = FACTS.lanes if talos_image else (Lane.KUBELET,)
+        self._lanes = FACTS.lanes if talos_image or policy else (Lane.KUBELET,)
         self._prices = prices
         self._guard = threading.Lock()
         self._sold: tuple[datetime, list[GcpMachineType]] | None = None
@@ -144,7 +145,9 @@ class GcpCloud:
             )
         if (age := age_warning(self._clock.now().date())) and not self._prices.on_demand:
             warnings.append(age)
-        lanes = "" if self._talos_image else " The class names no image of Talos (talosImage), so lane talos is not offered."
+        lanes = (
+            "" if Lane.TALOS in self._lanes else " The class names no image of Talos (talosImage), so lane talos is not offered."
+        )
         count = len(self.instances())
         return CloudCheck(
             f"gcp: the service account {self._account.email} is accepted; project {self.project} has {count} "
@@ -402,6 +405,7 @@ def _connect(wanted: Wanted) -> GcpCloud:
         project=wanted.setting("project") or "",
         zones=wanted.setting("zones") or (),
         talos_image=wanted.setting("talosImage") or "",
+        policy=wanted.setting("imagePolicy") or "",
         prices=PriceTable(dollars("prices"), dollars("spotPrices")),
         transport=wanted.task.transport(url or URL),
         token_transport=wanted.task.transport(token_url),
@@ -443,4 +447,5 @@ ENTRY = Entry(
     configured=_configured,
     longest_life=longest_life,
     images=_images,
+    image_setting="talosImage",
 )

@@ -12,6 +12,7 @@ import uuid
 from ...core import errors
 from ...model import LaunchRequest
 from ..base import certainly_not_made, invalid_launch, launch_error, wants_talos
+from ..disk_images import POLICY_SETTING
 from .machine_types import ALL_REGIONS, ATTACHED, LEAST_DISK, disk_type, parted, region_of
 from .records import MANAGED, labels_of
 
@@ -31,6 +32,12 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
     },
     "image": {"type": "string", "pattern": _IMAGE, "description": "image or image family with Ubuntu, for lane kubelet"},
     "talosImage": {"type": "string", "pattern": _IMAGE, "description": "image or image family of yours with Talos, for lane talos"},
+    "imagePolicy": POLICY_SETTING,
+    "imageBucket": {
+        "type": "string",
+        "pattern": "^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$",
+        "description": "bucket that the file of a missing image goes through, for imagePolicy",
+    },
     "network": {"type": "string", "minLength": 1, "description": "network, such as global/networks/default"},
     "subnetwork": {"type": "string", "minLength": 1, "description": "subnetwork, such as regions/us-central1/subnetworks/gpu"},
     "externalAddress": {"type": "boolean", "description": "false: no address of its own, where Cloud NAT leads out"},
@@ -80,7 +87,7 @@ def check_request(request: LaunchRequest) -> None:
     if wants_talos(request) and not settings.get("talosImage"):
         raise invalid(
             "Google has no image of Talos, and the class names none",
-            "images.yml makes one, for the setting talosImage. Or use lane kubelet.",
+            "images.yml makes one, for the setting talosImage; with imagePolicy the run itself does. Or use lane kubelet.",
         )
 
 

@@ -69,7 +69,8 @@ _NEEDED = {"provisioning": "make machines", "firewall": "make a firewall group"}
 
 
 class VultrCloud:
-    """One account (API key). ``snapshot`` (an image of Talos) opens lane talos; ``regions`` narrow what is offered; empty = all."""
+    """One account (API key). ``snapshot`` (an image of Talos) or ``policy`` (of images) opens lane talos; ``regions`` narrow what is offered;
+    empty = all."""
 
     facts = FACTS
 
@@ -79,6 +80,7 @@ class VultrCloud:
         *,
         url: str = URL,
         snapshot: str = "",
+        policy: str = "",
         regions: t.Collection[str] = (),
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
@@ -89,7 +91,7 @@ class VultrCloud:
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
         self._firewall = Firewall(self._calls)
-        self._lanes = FACTS.lanes if snapshot else (Lane.KUBELET,)
+        self._lanes = FACTS.lanes if snapshot or policy else (Lane.KUBELET,)
         self._regions = tuple(regions)
         self._guard = threading.Lock()
         self._plans: tuple[datetime, list[dict[str, t.Any]]] | None = None
@@ -274,6 +276,7 @@ def _connect(wanted: Wanted) -> VultrCloud:
         ENTRY.credential(wanted),
         url=url,
         snapshot=wanted.setting("snapshotId") or "",
+        policy=wanted.setting("imagePolicy") or "",
         regions=wanted.setting("regions") or (),
         transport=wanted.task.transport(url),
         clock=wanted.task.clock,
@@ -299,4 +302,5 @@ ENTRY = Entry(
     settings=SETTINGS,
     regions=REGIONS,
     images=_images,
+    image_setting="snapshotId",
 )

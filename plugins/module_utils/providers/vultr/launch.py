@@ -12,6 +12,7 @@ import typing as t
 from ...core import errors
 from ...model import LaunchRequest
 from ..base import certainly_not_made, invalid_launch, launch_error, wants_talos
+from ..disk_images import POLICY_SETTING
 from .api import answered, own_words
 from .plans import gpus_of
 from .records import tags_of
@@ -25,6 +26,7 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
         "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         "description": "id of a snapshot of the account with Talos, for lane talos",
     },
+    "imagePolicy": POLICY_SETTING,
     "regions": {
         "type": "array",
         "minItems": 1,
@@ -83,7 +85,7 @@ def check_request(request: LaunchRequest) -> None:
     if wants_talos(request) and not settings.get("snapshotId"):
         raise invalid(
             "Vultr has no image of Talos, and the class names none",
-            "images.yml makes one, for the setting snapshotId. Or use lane kubelet.",
+            "images.yml makes one, for the setting snapshotId; with imagePolicy the run itself does. Or use lane kubelet.",
         )
 
 

@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""imagePolicy of a class: the run that launches makes the image that the account lacks, or refuses before anything is rented."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.factory import computed
+
+from sandbox.gcp_account import Account as GcpAccount
+from sandbox.vultr_account import Account as VultrAccount
+
+from .rig import Rig
+from .test_autoscale import ask
+from .test_gcp import build_gcp
+from .test_spot import Build
+from .test_talos_class import NVIDIA, image
+from .test_vultr import build_vultr
+
+SCHEMATIC = image("siderolabs/tailscale", *NVIDIA)
+NUMBER = computed(SCHEMATIC) or ""
+BUCKET = "tgp-images"
+
+
+@dataclasses.dataclass
+class Ground:
+    """One provider: the documents name no image, but what is in it."""
+
+    cloud: str
+    rig: Rig
+
+    @property
+    def account(self) -> t.Any:
+        return VultrAccount.of(self.rig.world) if self.cloud == "vultr" else GcpAccount.of(self.rig.world)
+
+    @property
+    def settings(self) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", self.rig.demo_class["providers"][0]["settings"])
+
+    @property
+    def images(self) -> list[str]:
+        if self.cloud == "gcp":
+            return sorted(self.account.own_images)
+        now = self.rig.clock.seconds()
+        return sorted(one.description for one in self.account.snapshots.values() if self.account.snapshot_state(one, now))
+
+    @property
+    def name(self) -> str:
+        version = "1.13.9" if self.cloud == "vultr" else "1-13-9"
+        return f"tgp-talos-v{version}-{NUMBER[:12]}-c{self.rig.cluster_id}"
+
+    def begun(self) -> int:
+        """Create calls for images."""
+        made = ("/v2/snapshots/create-from-url", "/global/images")
+        return sum(what.startswith("POST") and what.partition("?")[0].endswith(made) for _when, _service, what in self.rig.world.writes)
+
+
+@pytest.fixture(name="ground", params=["vultr", "gcp"])
+def _ground(request: pytest.FixtureRequest, build: Build) -> Ground:
+    return ground_of(request.param, build)
+
+
+def ground_of(cloud: str, build: Build) -> Ground:
+    rig = (build_vultr if cloud == "vultr" else build_gcp)(build, "talos")
+    ground = Ground(cloud, rig)
+    for name in ("snapshotId", "talosImage"):
+        ground.settings.pop(name, None)
+    if ground.cloud == "gcp":
+        ground.settings["imageBucket"] = BUCKET
+        ground.account.turn({"bucket": BUCKET})
+        ground.account.images.clear()
+    else:
+        ground.account.snapshots.clear()
+    rig.demo_class["talosConfig"]["schematic"] = SCHEMATIC
+    rig.demo_class["talosConfig"].pop("image", None)
+    return ground
+
+
+@pytest.mark.parametrize("policy", ["IfMissing", None])
+def test_a_class_that_names_no_image_gets_one_made_before_the_launch(ground: Ground, policy: str | None) -> None:
+    """Also without a word about it: whoever says what is in the image, and has none, wants it made."""
+    if policy:
+        ground.settings["imagePolicy"] = policy
+    planned = ground.rig.plan("provision", nodes=1, check=True)
+    assert ground.begun() == 0 and planned["launch"] and any("would be made" in line for line in ground.rig.lines)
+    joined = ground.rig.provision()
+    assert [one["result"] for one in joined["machines"]] == ["ready"], joined
+    assert ground.images == [ground.name] and ground.rig.machine().details["system"] == "talos"
+    assert ground.begun() == 1
+    ground.rig.provision(nodes=2)
+    assert ground.begun() == 1 and len([one for one in ground.rig.world.machines.values() if one.ended is None]) == 2
+
+
+def test_never_refuses_before_anything_is_rented_and_prints_the_command(ground: Ground) -> None:
+    ground.settings["imagePolicy"] = "Never"
+    with pytest.raises(InvalidInput) as refused:
+        ground.rig.rent()
+    assert ground.rig.world.machines == {} and ground.rig.claims() == {} and ground.begun() == 0
+    words = str(refused.value)
+    command = f"ansible-playbook tgp.gpu.images -e tgp_provider={ground.cloud} -e tgp_schematic_id={NUMBER} -e tgp_talos_version=1.13.9"
+    assert command in words and f"tgp_image_cluster_id={ground.rig.cluster_id}" in words
+    assert ("-e tgp_image_bucket=tgp-images" in words) is (ground.cloud == "gcp")
+    with pytest.raises(InvalidInput, match="policy Never"):
+        ground.rig.run("validate")
+
+
+def test_never_takes_an_image_that_is_there(ground: Ground) -> None:
+    ground.rig.provision()
+    ground.settings["imagePolicy"] = "Never"
+    joined = ground.rig.provision(nodes=2)
+    assert "ready" in [one["result"] for one in joined["machines"]] and ground.begun() == 1
+
+
+def test_always_makes_another_one_in_each_run_that_launches(ground: Ground) -> None:
+    ground.settings["imagePolicy"] = "Always"
+    ground.rig.provision()
+    ground.rig.provision()
+    assert ground.images == [ground.name], "a run that launches nothing makes none"
+    ground.rig.provision(nodes=2)
+    assert ground.images == [ground.name, f"{ground.name}-2"] and ground.begun() == 2
+
+
+def test_an_import_that_fails_each_time_rents_nothing(ground: Ground) -> None:
+    ground.account.turn({"failing_imports": 9})
+    with pytest.raises(InvalidInput, match="none was completed"):
+        ground.rig.rent()
+    assert ground.rig.world.machines == {} and ground.rig.claims() == {}
+    ground.account.turn({"failing_imports": 0})
+    assert [one["result"] for one in ground.rig.provision()["machines"]] == ["ready"]
+
+
+def test_an_image_that_never_completes_rents_nothing(ground: Ground) -> None:
+    ground.account.turn({"stuck_imports": True})
+    with pytest.raises(InvalidInput, match="is not complete after 1h"):
+        ground.rig.rent()
+    assert ground.rig.world.machines == {} and ground.rig.claims() == {} and ground.begun() == 1
+
+
+def test_validate_says_whether_the_image_is_there(ground: Ground) -> None:
+    ground.rig.run("validate")
+    assert any("is missing; the first run that launches makes it" in line for line in ground.rig.lines)
+    assert any("wait for it" in text for text in ground.rig.warnings) and ground.begun() == 0
+    ground.rig.rent()
+    ground.rig.lines.clear()
+    ground.rig.run("validate")
+    assert any(f"{ground.name} is there" in line for line in ground.rig.lines)
+
+
+def test_an_image_that_vanishes_after_the_plan_rents_nothing(ground: Ground) -> None:
+    """Between plan and launch somebody removes it: no create call is sent that boots nothing."""
+    plan = ground.rig.plan("provision", pools=["training"], nodes=1)
+    (ground.account.snapshots if ground.cloud == "vultr" else ground.account.own_images).clear()
+    (machine,) = ground.rig.run("launch", plan["run_id"])["machines"]
+    ground.rig.unlock(plan["run_id"])
+    assert machine["result"] == "failed" and "no image that is complete" in machine["message"] and ground.rig.world.machines == {}
+
+
+def test_a_saved_plan_makes_the_image_when_it_is_applied(ground: Ground) -> None:
+    file = str(ground.rig.folder / "plan.json")
+    ground.rig.plan("provision", nodes=1, pools=["training"], save_to=file)
+    assert ground.begun() == 0 and ground.images == []
+    applied = ground.rig.run("apply", "apply-1", file=file)
+    (machine,) = ground.rig.run("launch", "apply-1", names=applied["launch"])["machines"]
+    ground.rig.unlock("apply-1")
+    assert machine["result"] == "launched" and ground.images == [ground.name]
+
+
+def test_without_a_schematic_or_a_bucket_lane_talos_is_not_offered(build: Build) -> None:
+    """As before there was such a policy: nothing is made that nobody described."""
+    for cloud, lacks in (("vultr", "schematic"), ("gcp", "imageBucket")):
+        ground = ground_of(cloud, build)
+        del (ground.rig.demo_class["talosConfig"] if lacks == "schematic" else ground.settings)[lacks]
+        plan = ground.rig.plan("provision", nodes=1, check=True)
+        assert plan["launch"] == [] and plan["shortfall"] and ground.begun() == 0
+
+
+def test_a_loop_begins_an_image_and_does_not_wait_for_it(ground: Ground) -> None:
+    """Its other machines must not wait for an import. The launch comes with a later run."""
+    ask(ground.rig, "train")
+    for _run in range(2):
+        plan = ground.rig.plan("autoscale")
+        ground.rig.unlock(plan["run_id"])
+        assert plan["launch"] == [] and ground.begun() == 1
+    ground.rig.advance(1200)
+    plan = ground.rig.plan("autoscale")
+    ground.rig.unlock(plan["run_id"])
+    assert len(plan["launch"]) == 1 and ground.begun() == 1
+
+
+@pytest.mark.parametrize(("cloud", "settings", "talos", "words"), [
+    ("vultr", {"imagePolicy": "Sometimes"}, {}, "Use one of Always, IfMissing, Never"),
+    ("vultr", {"imagePolicy": "Always", "snapshotId": "cb676a46-66fd-4dfb-b839-443f2e6c0b60"}, {}, "has no effect with snapshotId"),
+    ("gcp", {"imagePolicy": "Never", "talosImage": "projects/p/global/images/i"}, {}, "has no effect with talosImage"),
+    ("gcp", {"imageBucket": BUCKET, "talosImage": "projects/p/global/images/i"}, {}, "has no effect with talosImage"),
+    ("gcp", {"imagePolicy": "IfMissing", "imageBucket": None}, {}, "imageBucket: this field is missing"),
+    ("gcp", {"imageBucket": "gs://x"}, {}, "does not match"),
+    ("vultr", {"imagePolicy": "Always"}, {"schematic": None}, "neither a schematic nor an image"),
+    ("gcp", {"imagePolicy": "Never"}, {"schematic": None}, "neither a schematic nor an image"),
+    ("vultr", {"imageBucket": BUCKET}, {}, "imageBucket"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused(
+    build: Build, cloud: str, settings: dict[str, t.Any], talos: dict[str, t.Any], words: str
+) -> None:
+    ground = ground_of(cloud, build)
+    for place, changes in ((ground.settings, settings), (ground.rig.demo_class["talosConfig"], talos)):
+        place.update(changes)
+        for name in [name for name, value in place.items() if value is None]:
+            del place[name]
+    with pytest.raises(InvalidInput) as refused:
+        ground.rig.rent()
+    assert words in str(refused.value) and ground.rig.world.writes == []
