@@ -10,7 +10,8 @@ short_description: Say where the money went
 description:
   - Adds up what machines of this cluster cost by day, pool, cloud, model, what it was good for and why machines went, with dollars per useful
     GPU hour, the forecast of day and month, and the state of every budget.
-  - Reads the ledger and the claims, and asks no cloud, except for the existing volumes that a class names.
+  - Reads the ledger and the claims. Clouds are asked only for images of Talos, where a class of the documents boots one, and for the existing
+    volumes that a class names.
   - What machines cost that have no claim is in the report once they are terminated.
   - A machine is useful from the first pod that a run saw at work on it to its last idle time or its end. A service is so from its first answer.
     Lines of older versions do not say when that was, so their use is C(unknown).
@@ -76,6 +77,9 @@ report:
       C(unknown_gpu_hours), C(per_useful_gpu_hour) (null while hours are unknown), C(machines), C(whole) and C(torn).
     - C(traffic) is an estimate that no other sum contains. C(machines) of it are at clouds that bill traffic, C(estimate) is in dollars, for
       C(once_gb) GB that each machine downloads once and C(hour_gb) GB per hour in each direction.
+    - C(talos_images) is what images of Talos with the stamp of this cluster, and those that its classes name, cost in this time (C(total))
+      and a month (C(month)). No other sum contains it. C(images) has each with C(cloud), C(name), C(created), C(cost) in whole cents, which add up to
+      the total, C(month_cost) and C(price_basis). C(whole) is false while one is not known; C(problems) says why.
     - C(missing_gpus) is what was paid for GPUs that nodes did not show (C(cost), C(gpu_hours)), and the C(machines), each with C(name),
       C(cost), C(gpu_hours) and what it C(shown) at least ("7 of 8"). Its dollars are part of all sums, its GPUs of no useful hour.
     - C(hours) is a list of machine hours by use, from the times that pods themselves say, each with C(use) (useful, waiting, booting, joining,

@@ -16,6 +16,7 @@ import os
 import re
 import typing as t
 from datetime import timedelta
+from decimal import Decimal
 
 from ..core import errors, files
 from ..core.clock import from_text, to_text
@@ -75,6 +76,14 @@ def image_for(task: Task, order: ImageOrder) -> tuple[DiskImage | None, bool]:
     factory = open_factory(task)
     with contextlib.closing(factory), contextlib.closing(_open(task, order, factory)) as store:
         return _ImageRun(task, order, factory, store).image()
+
+
+def account_images(task: Task, choice: CloudChoice, credential: str | None) -> tuple[list[DiskImage], Decimal, str]:
+    """The images of an account that are of this collection, with the dollars for a gigabyte and month and where that is from."""
+    order = ImageOrder(choice.cloud, WantedImage("", ""), ImagePolicy.NEVER, choice, credential, dry=True)
+    factory = open_factory(task)
+    with contextlib.closing(factory), contextlib.closing(_open(task, order, factory)) as store:
+        return store.images(), store.gigabyte_month, store.price_basis
 
 
 # ---- what is asked for

@@ -26,6 +26,7 @@ _NAME = re.compile(
 _RELEASE = re.compile(r"(\d+)[.-](\d+)[.-](\d+)(?:-([a-z]+)[.-](\d+))?")
 _GIGABYTE = 1_000_000_000
 _CENT = Decimal("0.0001")
+_MONTH = 730 * 3600
 
 
 class ImageState(enum.Enum):
@@ -203,6 +204,16 @@ def _stays(
 def month_cost(size: int | None, gigabyte_month: Decimal) -> Decimal | None:
     """Dollars a month; None while the size is not known."""
     return None if size is None else (Decimal(size) / _GIGABYTE * gigabyte_month).quantize(_CENT)
+
+
+def storage_cost(
+    size: int | None, gigabyte_month: Decimal, created: datetime | None, since: datetime | None, until: datetime
+) -> Decimal | None:
+    """Dollars from ``since`` (None = ever) to ``until``, a month of 730 hours; None while size or age is not known."""
+    if size is None or created is None:
+        return None
+    seconds = max(0.0, (until - (max(created, since) if since else created)).total_seconds())
+    return Decimal(size) / _GIGABYTE * gigabyte_month * Decimal(str(seconds)) / _MONTH
 
 
 # ---- what a cloud does

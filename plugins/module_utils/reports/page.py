@@ -16,6 +16,7 @@ from ..planner.cost.spend_report import USES, Report, table_of_days
 from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
+from .image_costs import ImageCosts
 from .svg import series_colour
 from .text import (
     HOUR_WORDS,
@@ -37,8 +38,8 @@ _MOST_MACHINES = 500
 _Data = t.Mapping[str, t.Any]
 
 
-def page(spending: Report, report: _Data, now: datetime) -> str:
-    """The page as text. ``report`` is what report_text.data made of ``spending``."""
+def page(spending: Report, report: _Data, now: datetime, images: ImageCosts = ImageCosts()) -> str:
+    """The page as text. ``report`` is what report_text.data made of ``spending`` and ``images``."""
     money = report["spending"]
     since = f"from {to_text(spending.since)} " if spending.since else ""
     body = [
@@ -49,6 +50,7 @@ def page(spending: Report, report: _Data, now: datetime) -> str:
         f"<p>{escape(missing_text(spending))}.</p>" if spending.missing else "",
         f"<p>{escape(traffic_text(spending))}.</p>" if spending.traffic.machines else "",
         f"<p>{escape(kept)}.</p>" if (kept := volumes_text(report["volumes"])) else "",
+        f"<p>{escape(images.sentence())}.</p>" if images.sentence() else "",
         _budgets(money["budgets"], whole=money["whole"]),
         _charts(spending, money, now) if spending.parts else "<section><p>Nothing was spent in this time.</p></section>",
         *(_table(spending, way) for way in WAYS if spending.parts),

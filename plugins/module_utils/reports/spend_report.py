@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_report: the books and the claims, no cloud, in the desired form."""
+"""The run of fleet_report: the books and the claims in the desired form. Of clouds only images of Talos are asked."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ..providers.registry import CAPABILITIES
 from ..store.records import ledger_key
 from ..units.calendar import period_of, zone
 from ..units.values import parse_time
+from .image_costs import image_costs
 from .page import page
 from .status import spending
 from .text import as_csv, data, table, teams_csv, volumes_data, volumes_text
@@ -50,15 +51,16 @@ def _report(context: Context) -> dict[str, t.Any]:
         raise InvalidInput(f"{first} {params['since']} is not before {last} {params['until']}.", remedy="Exchange them.")
     claims = context.store.claims()
     ledger = _ledger(context)
+    last_moment = min(until or now, now)
     lines = books(ledger, claims, now, CAPABILITIES)
-    totals = report(lines, since, min(until or now, now), params["time_zone"])
-    money = spending(context, ledger, claims, now)
+    totals = report(lines, since, last_moment, params["time_zone"])
+    money, images = spending(context, ledger, claims, now), image_costs(context, since, last_moment)
     kept = volumes_data(*_volumes(context))
-    result = {**data(totals, money, ledger.torn, context.cluster_id), "volumes": kept}
+    result = {**data(totals, money, ledger.torn, context.cluster_id, images), "volumes": kept}
     for place in ledger.torn:
         task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
     if params["format"] == "table":
-        shown = [*table(totals, money, ledger.torn), *(f"  {text}" for text in filter(None, [volumes_text(kept)]))]
+        shown = [*table(totals, money, ledger.torn, images), *(f"  {text}" for text in filter(None, [volumes_text(kept)]))]
         text = "\n".join(shown) + "\n"
     elif params["format"] == "json":
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
@@ -67,7 +69,7 @@ def _report(context: Context) -> dict[str, t.Any]:
     elif params["format"] == "csv_teams":
         text = teams_csv(owned_parts(lines, totals.since, totals.until, totals.time_zone))
     else:
-        text = page(totals, result, now)
+        text = page(totals, result, now, images)
     if not params["path"]:
         for line in text.splitlines():
             task.progress(line)

@@ -19,6 +19,7 @@ from ..planner.cost.spend_report import OwnedPart, Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..planner.offers import account_volumes
 from ..units.values import print_money
+from .image_costs import ImageCosts
 from .status import sentences
 
 WAYS = {"use": "use", "pool": "pool", "cloud": "cloud", "model": "model", "end": "end", "day": "day"}
@@ -41,7 +42,9 @@ _CSV = (*_MACHINE, "used_for", "ended_for", "cost", "useful_gpu_seconds", "missi
 _TEAMS_CSV = (*_MACHINE, "team", "namespace", "requester", "unassigned", "gpu_seconds", "cost")
 
 
-def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cluster: str) -> dict[str, t.Any]:
+def data(
+    report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cluster: str, images: ImageCosts = ImageCosts()
+) -> dict[str, t.Any]:
     """JSON-safe. Amounts are exact text; ``per_useful_gpu_hour`` None = nothing was useful, or it is unknown of some hours."""
     per_hour = report.per_gpu_hour
     return {
@@ -59,6 +62,7 @@ def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cl
             "once_gb": ONCE_GB,
             "hour_gb": HOUR_GB,
         },
+        "talos_images": images.data(),
         "missing_gpus": {
             "cost": str(add_up(row.cost for row in report.missing)),
             "gpu_hours": str(_hours(sum((row.gpu_hours for row in report.missing), Decimal(0)))),
@@ -110,7 +114,7 @@ def split_views(report: Report) -> list[tuple[str, list[dict[str, str]]]]:
     return found
 
 
-def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
+def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], images: ImageCosts = ImageCosts()) -> list[str]:
     """For a terminal."""
     lines: list[str] = []
     for way, heading in WAYS.items():
@@ -128,7 +132,7 @@ def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -
     for heading, view in split_views(report):
         drawn = render(view, {"word": heading, "hours": "GPU h", "cost": "$"}, right=("hours", "cost"))
         lines += [*drawn, ""]
-    texts = [*headline(report, money, torn), *filter(None, [missing_text(report), traffic_text(report)])]
+    texts = [*headline(report, money, torn), *filter(None, [missing_text(report), traffic_text(report), images.sentence()])]
     return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
@@ -177,6 +179,33 @@ def test_without_a_schematic_or_a_bucket_lane_talos_is_not_offered(build: Build)
         del (ground.rig.demo_class["talosConfig"] if lacks == "schematic" else ground.settings)[lacks]
         plan = ground.rig.plan("provision", nodes=1, check=True)
         assert plan["launch"] == [] and plan["shortfall"] and ground.begun() == 0
+
+
+def test_the_report_says_what_images_cost_and_the_parts_add_up_to_the_cent(ground: Ground) -> None:
+    """Of this cluster and time only. The sums of machines are those of the ledger, as without images."""
+    rig = ground.rig
+    ground.settings["imagePolicy"] = "Always"
+    rig.rent()
+    rig.rent(nodes=2)
+    rig.destroy()
+    rig.advance(73 * 24 * 3600)
+    told = rig.run("report", format="json")["report"]
+    images = told["talos_images"]
+    assert images["whole"] and {one["name"] for one in images["images"]} == {ground.name, f"{ground.name}-2"}
+    assert sum(Decimal(one["cost"]) for one in images["images"]) == Decimal(images["total"])
+    if ground.cloud == "vultr":  # 8 GiB at $0.05 for 2.4 months and some minutes, twice
+        assert (images["total"], images["month"]) == ("2.06", "0.86")
+    assert Decimal(told["total"]) == sum((Decimal(line["cost"]) for line in rig.ledger()), Decimal(0))
+    rig.lines.clear()
+    rig.run("report")
+    assert any("2 images of Talos are not in these sums" in line for line in rig.lines)
+    later = (rig.clock.now() - timedelta(hours=73)).isoformat()
+    part = rig.run("report", format="json", since=later)["report"]["talos_images"]
+    if ground.cloud == "vultr":  # a tenth of a month
+        assert part["total"] == "0.09"
+    rig.fault("status", ground.cloud, "GET", "/snapshots" if ground.cloud == "vultr" else "/images", status=503, times=None)
+    unknown = rig.run("report", format="json")["report"]["talos_images"]
+    assert not unknown["whole"] and "is unknown" in unknown["problems"][0]
 
 
 def test_a_loop_begins_an_image_and_does_not_wait_for_it(ground: Ground) -> None:
