@@ -78,8 +78,8 @@ report:
     - C(traffic) is an estimate that no other sum contains. C(machines) of it are at clouds that bill traffic, C(estimate) is in dollars, for
       C(once_gb) GB that each machine downloads once and C(hour_gb) GB per hour in each direction.
     - C(talos_images) is what images of Talos with the stamp of this cluster, and those that its classes name, cost in this time (C(total))
-      and a month (C(month)). No other sum contains it. C(images) has each with C(cloud), C(name), C(created), C(cost) in whole cents, which add up to
-      the total, C(month_cost) and C(price_basis). C(whole) is false while one is not known; C(problems) says why.
+      and a month (C(month)). No other sum contains it. C(images) has each with C(cloud), C(name), C(created), C(cost) in whole cents,
+      C(month_cost) and C(price_basis); the costs add up to the total. C(whole) is false while one is not known; C(problems) says why.
     - C(missing_gpus) is what was paid for GPUs that nodes did not show (C(cost), C(gpu_hours)), and the C(machines), each with C(name),
       C(cost), C(gpu_hours) and what it C(shown) at least ("7 of 8"). Its dollars are part of all sums, its GPUs of no useful hour.
     - C(hours) is a list of machine hours by use, from the times that pods themselves say, each with C(use) (useful, waiting, booting, joining,

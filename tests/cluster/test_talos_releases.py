@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, LaunchRequest, MeshChoice, Offer
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.launch import machine_body as gcp_body
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vultr.launch import machine_body as vultr_body
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.releases.tables import BUILT_IN
@@ -107,6 +112,36 @@ def test_s4_29_every_release_takes_what_is_made_for_it(
     assert [one.errors for one in answers if not one.ok] == []
     assert len(answers) == len(questions) >= 36
     record_property("checked", (f"configurations by Talos {release}", len(answers)))
+
+
+def _handed_over(cloud: str, user_data: str) -> str:
+    """What Talos reads at boot, out of the body of the create call."""
+    kind, zone = ("vcg-a16-6c-64g-16vram", "ewr") if cloud == "vultr" else ("g2-standard-4", "us-central1-a")
+    offer = Offer(cloud, "an-offer", kind, "A16", 1, None, cloud_region=zone)
+    request = LaunchRequest(name="tgp-x", offer=offer, user_data=user_data, marks={}, settings={"talosImage": "projects/p/global/images/i"})
+    if cloud == "vultr":
+        return base64.b64decode(vultr_body(request, {"snapshot_id": "x"}, "")["user_data"], validate=True).decode()
+    (item,) = gcp_body(request)["metadata"]["items"]
+    assert item["key"] == "user-data"
+    return str(item["value"])
+
+
+@pytest.mark.parametrize("cloud", ["vultr", "gcp"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_takes_the_user_data_of_clouds_that_boot_images(
+    release: str, cloud: str, request: pytest.FixtureRequest, record_property: t.Callable[[str, object], None]
+) -> None:
+    program, questions = _program(release, request), []
+    for facts in _nodes(release):
+        highest = BUILT_IN.releases[1, int(release[2:])].kubernetes[1]
+        known = {"talos_version": f"{release}.0", "kubernetes_version": f"1.{highest}.0", "cloud": cloud, "lane": Lane.TALOS}
+        known["installer_image"] = f"factory.talos.dev/metal-installer/{'a' * 64}:v{release}.0"
+        made = payload(make(**{**known, **facts}), None, capability=CAPABILITIES[cloud])
+        assert made.text is not None
+        questions.append(Question(_handed_over(cloud, made.text), "cloud", strict=release != "1.14"))
+    answers = ask(questions, program)
+    assert [one.errors for one in answers if not one.ok] == [] and len(answers) == len(questions) >= 12
+    record_property("checked", (f"user data of {cloud} by Talos {release}", len(answers)))
 
 
 @pytest.mark.parametrize("release", RELEASES)
