@@ -36,8 +36,7 @@ from ..observe.clients import unused
 from ..observe.context import Context
 from ..observe.gather import cluster_facts
 from ..observe.probe import Prober
-from ..operations.class_images import make_images
-from ..operations.launch.payload import Enrolment, container, needs_payload
+from ..operations.launch.payload import Enrolment, container, make_images, needs_payload
 from ..planner.offers.ranking import accepted_lanes
 from ..planner.provisioning.service_endpoints import service_object
 from ..providers.registry import CAPABILITIES, ENTRIES

@@ -16,12 +16,12 @@ from ..planner.cost.spend_report import USES, Report, table_of_days
 from ..units.calendar import period_of, zone
 from . import charts as report_charts
 from . import svg as report_svg
-from .image_costs import ImageCosts
 from .svg import series_colour
 from .text import (
     HOUR_WORDS,
     WAYS,
     WORDS,
+    ImageCosts,
     cents,
     headline,
     hour_rows,

@@ -8,24 +8,27 @@ from __future__ import annotations
 import json
 import typing as t
 from datetime import date, datetime
+from decimal import Decimal
 
 from ..core.errors import InvalidInput, TgpError
 from ..core.files import replace
 from ..core.task import Task
-from ..model import Ledger, Volume
+from ..model import CloudChoice, Ledger, Volume
+from ..observe.clients import cloud_credential
 from ..observe.context import Context, open_context
 from ..operations.ledger_archive import read_archive
+from ..operations.talos_image import account_images
 from ..planner.cost.cost import books, read_ledger
 from ..planner.cost.spend_report import owned_parts, report
 from ..planner.offers import account_volumes
-from ..providers.registry import CAPABILITIES
+from ..providers.disk_images import DiskImage, month_cost, storage_cost
+from ..providers.registry import CAPABILITIES, ENTRIES
 from ..store.records import ledger_key
 from ..units.calendar import period_of, zone
 from ..units.values import parse_time
-from .image_costs import image_costs
 from .page import page
 from .status import spending
-from .text import as_csv, data, table, teams_csv, volumes_data, volumes_text
+from .text import ImageCost, ImageCosts, as_csv, data, table, teams_csv, volumes_data, volumes_text
 
 FORMATS = ("table", "json", "csv", "csv_teams", "html")
 
@@ -135,3 +138,39 @@ def moment(text: str | None, time_zone: str, *, called: str = "", end: bool = Fa
     except OverflowError:
         raise InvalidInput(f"{text} has no end that could be counted.", remedy="Give a nearer day.") from None
     return period.end if end else period.start
+
+
+# ---- images of Talos are in no ledger, so their providers are asked, where a class boots one; those that were removed are not known any more
+
+
+def image_costs(context: Context, since: datetime | None, until: datetime) -> ImageCosts:
+    """Those with the stamp of this cluster, and those that its classes name. One account that cannot be read hides no other."""
+    found: list[ImageCost] = []
+    problems: list[str] = []
+    for (cloud, _project), (choice, named) in sorted(_accounts(context).items()):
+        try:
+            credential = cloud_credential(context.task, context.kube, cloud, choice)
+            images, price, basis = account_images(context.task, choice, credential)
+        except TgpError as error:
+            problems.append(f"what images of Talos cost at {cloud} is unknown: {error.message}")
+            continue
+        own = [image for image in images if image.of.cluster == context.cluster_id or {image.id, image.link} & named]
+        found += [_cost(cloud, image, price, basis, since, until) for image in own]
+    return ImageCosts(tuple(found), tuple(problems))
+
+
+def _accounts(context: Context) -> dict[tuple[str, str], tuple[CloudChoice, set[str]]]:
+    """By cloud and project: how the account is reached, and the images that classes name in it."""
+    accounts: dict[tuple[str, str], tuple[CloudChoice, set[str]]] = {}
+    for choice in (choice for one in context.specs.classes.values() for choice in one.clouds if choice.enabled):
+        setting = ENTRIES[choice.cloud].image_setting if choice.cloud in ENTRIES else ""
+        if not setting or not {"imagePolicy", setting} & set(choice.settings):
+            continue
+        _choice, named = accounts.setdefault((choice.cloud, str(choice.settings.get("project") or "")), (choice, set()))
+        named.update({str(choice.settings[setting])} if setting in choice.settings else ())
+    return accounts
+
+
+def _cost(cloud: str, image: DiskImage, price: Decimal, basis: str, since: datetime | None, until: datetime) -> ImageCost:
+    cost = storage_cost(image.size, price, image.created, since, until)
+    return ImageCost(cloud, image.name, image.created, cost, month_cost(image.size, price), basis)

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import typing as t
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
@@ -19,7 +21,6 @@ from ..planner.cost.spend_report import OwnedPart, Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..planner.offers import account_volumes
 from ..units.values import print_money
-from .image_costs import ImageCosts
 from .status import sentences
 
 WAYS = {"use": "use", "pool": "pool", "cloud": "cloud", "model": "model", "end": "end", "day": "day"}
@@ -40,6 +41,81 @@ _MOST_NAMED = 5  # machines in a sentence
 _MACHINE = ("day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot")
 _CSV = (*_MACHINE, "used_for", "ended_for", "cost", "useful_gpu_seconds", "missing_gpu_seconds", "missing_cost")
 _TEAMS_CSV = (*_MACHINE, "team", "namespace", "requester", "unassigned", "gpu_seconds", "cost")
+
+
+# ---- what images of Talos cost: in no other sum
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImageCost:
+    """Dollars of one image: in the time of the report, and for a month. None = its size or its age is not known."""
+
+    cloud: str
+    name: str
+    created: datetime | None
+    cost: Decimal | None
+    month: Decimal | None
+    basis: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImageCosts:
+    """``problems``: why the images of an account are not known, one sentence each."""
+
+    images: tuple[ImageCost, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> Decimal:
+        return add_up(image.cost for image in self.images if image.cost is not None)
+
+    @property
+    def month(self) -> Decimal:
+        return add_up(image.month for image in self.images if image.month is not None)
+
+    @property
+    def whole(self) -> bool:
+        return not self.problems and all(image.cost is not None for image in self.images)
+
+    def data(self) -> dict[str, t.Any]:
+        """JSON-safe. The ``cost`` of the images is in whole cents, and adds up to the ``total`` in whole cents."""
+        known = {f"{image.cloud}/{image.name}": image.cost for image in self.images if image.cost is not None}
+        cents = to_cents(known, self.total)
+        return {
+            "whole": self.whole,
+            "total": str(_to_cent(self.total)),
+            "month": str(_to_cent(self.month)),
+            "images": [
+                {
+                    "cloud": image.cloud,
+                    "name": image.name,
+                    "created": to_text(image.created) if image.created else None,
+                    "cost": None if image.cost is None else str(cents[f"{image.cloud}/{image.name}"]),
+                    "month_cost": None if image.month is None else str(image.month),
+                    "price_basis": image.basis,
+                }
+                for image in self.images
+            ],
+            "problems": list(self.problems),
+        }
+
+    def sentence(self) -> str:
+        """For people; empty when nothing is to be said."""
+        if not self.images:
+            return "; ".join(self.problems)
+        least, number = "" if self.whole else "at least ", len(self.images)
+        amounts = f"{least}${_to_cent(self.total)} in this time, ${_to_cent(self.month)} a month"
+        unverified = sorted({image.cloud for image in self.images if image.basis == "unverified"})
+        basis = f" (the price of {', '.join(unverified)} is unverified)" if unverified else ""
+        text = f"{number} image{'s' * (number != 1)} of Talos {'are' if number != 1 else 'is'} not in these sums: {amounts}{basis}"
+        return "; ".join((text, *self.problems))
+
+
+def _to_cent(amount: Decimal) -> Decimal:
+    return amount.quantize(Decimal("0.01"), ROUND_HALF_UP)
+
+
+# ---- the report
 
 
 def data(

@@ -21,7 +21,7 @@ from ..observe.context import Context, open_context
 from ..observe.documents import load
 from ..observe.gather import cluster_facts
 from ..observe.release_tables import use_release_tables
-from ..operations.class_images import image_sentence, policy_of
+from ..operations.launch.payload import image_sentence, policy_of
 from ..planner.offers import account_volumes
 from ..planner.offers.ranking import accepted_lanes
 from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer

@@ -32,9 +32,8 @@ from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
 from ...providers.launch_engine import LaunchCandidate, LaunchEngine, Outcome
 from ...providers.registry import CAPABILITIES
-from ..class_images import boot_settings
 from ..teardown.duplicate_instances import give_back, give_back_rejected
-from .payload import Enrolment, enrol, payload_for
+from .payload import Enrolment, boot_settings, enrol, payload_for
 
 _MAX_OFFERS = 25
 _WORKERS = 96
