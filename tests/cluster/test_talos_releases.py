@@ -118,7 +118,9 @@ def _handed_over(cloud: str, user_data: str) -> str:
     """What Talos reads at boot, out of the body of the create call."""
     kind, zone = ("vcg-a16-6c-64g-16vram", "ewr") if cloud == "vultr" else ("g2-standard-4", "us-central1-a")
     offer = Offer(cloud, "an-offer", kind, "A16", 1, None, cloud_region=zone)
-    request = LaunchRequest(name="tgp-x", offer=offer, user_data=user_data, marks={}, settings={"talosImage": "projects/p/global/images/i"})
+    request = LaunchRequest(
+        name="tgp-x", offer=offer, user_data=user_data, marks={}, settings={"talosImage": "projects/p/global/images/i"}
+    )
     if cloud == "vultr":
         return base64.b64decode(vultr_body(request, {"snapshot_id": "x"}, "")["user_data"], validate=True).decode()
     (item,) = gcp_body(request)["metadata"]["items"]

@@ -60,7 +60,9 @@ class Ground:
     def begun(self) -> int:
         """Create calls for images."""
         made = ("/v2/snapshots/create-from-url", "/global/images")
-        return sum(what.startswith("POST") and what.partition("?")[0].endswith(made) for _when, _service, what in self.rig.world.writes)
+        return sum(
+            what.startswith("POST") and what.partition("?")[0].endswith(made) for _when, _service, what in self.rig.world.writes
+        )
 
 
 @pytest.fixture(name="ground", params=["vultr", "gcp"])
@@ -105,7 +107,9 @@ def test_never_refuses_before_anything_is_rented_and_prints_the_command(ground: 
         ground.rig.rent()
     assert ground.rig.world.machines == {} and ground.rig.claims() == {} and ground.begun() == 0
     words = str(refused.value)
-    command = f"ansible-playbook tgp.gpu.images -e tgp_provider={ground.cloud} -e tgp_schematic_id={NUMBER} -e tgp_talos_version=1.13.9"
+    command = (
+        f"ansible-playbook tgp.gpu.images -e tgp_provider={ground.cloud} -e tgp_schematic_id={NUMBER} -e tgp_talos_version=1.13.9"
+    )
     assert command in words and f"tgp_image_cluster_id={ground.rig.cluster_id}" in words
     assert ("-e tgp_image_bucket=tgp-images" in words) is (ground.cloud == "gcp")
     with pytest.raises(InvalidInput, match="policy Never"):
