@@ -15,7 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Sett
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.moving import tgp_operator
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims import moving
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.imports import (
-    Candidate,
+    ImportRow,
     Installation,
     OperatorPool,
     OperatorRequest,
@@ -33,7 +33,7 @@ MACHINE = instance("tgp-instance-1753962480", id="i-1", ip="203.0.113.7", privat
 
 def found(
     *requests: OperatorRequest, pools: t.Sequence[OperatorPool] = (), wanted: str = "p", **world: t.Any
-) -> tuple[Candidate, ...]:
+) -> tuple[ImportRow, ...]:
     situation = Situation(seen(**{"instances": (MACHINE,), **world}), specs(pool(), pool("q")), Settings(), CAPABILITIES)
     return candidates(Installation(requests, tuple(pools)), situation, wanted, canonical_cloud)
 
@@ -46,7 +46,7 @@ def theirs(name: str = NODE, **facts: t.Any) -> t.Any:
 def test_L49_the_table_of_the_rule() -> None:
     ready = theirs()
     (row,) = found(REQUEST, nodes=(ready,))
-    assert row == Candidate("GPURequest work", "lambda", "i-1", NODE, "p")
+    assert row == ImportRow("GPURequest work", "lambda", "i-1", NODE, "p")
     for changed in ({"deleting": True}, {"phase": "Terminating"}):
         (row,) = found(OperatorRequest("work", "lambdalabs", "i-1", NODE, **{"phase": "Ready", **changed}), nodes=(ready,))
         assert row.problem

@@ -16,7 +16,7 @@ from ...core.events import render
 from ...core.task import Task
 from ...observe.context import Context
 from ...observe.gather import gather
-from ...planner.claims.imports import Candidate, Installation, candidates
+from ...planner.claims.imports import ImportRow, Installation, candidates
 from ...planner.claims.moving import IMPORTED
 from ...planner.cluster_state import Situation
 from ...providers.registry import CAPABILITIES, canonical_cloud
@@ -78,7 +78,7 @@ def _with_nodes(context: Context, seen: t.Any, wanted: list[Wanted], *, writes: 
     return Examined(found.steps, {**found.problems, **{one: [_NO_NODE] for one in lonely}})
 
 
-def _row(row: Candidate, wanted: Wanted | None, examined: Examined, *, writes: bool) -> dict[str, t.Any]:
+def _row(row: ImportRow, wanted: Wanted | None, examined: Examined, *, writes: bool) -> dict[str, t.Any]:
     step = examined.steps.get(wanted) if wanted is not None else None
     cells = {
         "source": row.source,

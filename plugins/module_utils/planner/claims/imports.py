@@ -66,7 +66,7 @@ class Installation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class ImportRow:
     """A machine that ``source`` names. ``problem``: why it is not adopted; empty = it is to be examined like any that a person names."""
 
     source: str
@@ -77,7 +77,7 @@ class Candidate:
     problem: str = ""
 
 
-def candidates(found: Installation, situation: Situation, pool: str, canonical: Canonical) -> tuple[Candidate, ...]:
+def candidates(found: Installation, situation: Situation, pool: str, canonical: Canonical) -> tuple[ImportRow, ...]:
     """Each machine once, in the order of what names it: GPURequests, Nodes, claims of an earlier import, machines that nothing names.
 
     ``pool``: of those whose objects name none. ``canonical``: our word for a provider, None = unknown.
@@ -96,7 +96,7 @@ class _Survey:
         self._by_id = {(one.cloud, one.id): one for one in situation.listed()}
         self._seen: set[tuple[str, str]] = set()
 
-    def requests(self) -> t.Iterator[Candidate]:
+    def requests(self) -> t.Iterator[ImportRow]:
         for request in self._found.requests:
             row = self._request(request)
             if row.id and not row.problem and (row.cloud, row.id) in self._seen:
@@ -104,9 +104,9 @@ class _Survey:
             self._seen.add((row.cloud, row.id))
             yield row
 
-    def _request(self, request: OperatorRequest) -> Candidate:
+    def _request(self, request: OperatorRequest) -> ImportRow:
         source, cloud = f"GPURequest {request.name}", self._canonical(request.provider) or ""
-        row = Candidate(source, cloud or request.provider, request.instance_id, request.node, self._pool)
+        row = ImportRow(source, cloud or request.provider, request.instance_id, request.node, self._pool)
         if request.problem:
             problem = request.problem
         elif request.deleting:
@@ -124,7 +124,7 @@ class _Survey:
             return "no provider is named"
         return "" if cloud else f"the provider {word} is unknown here"
 
-    def _placed(self, row: Candidate) -> Candidate:
+    def _placed(self, row: ImportRow) -> ImportRow:
         """With the pool of its claim where it was adopted already, else with the Node that a kubelet keeps."""
         if row.problem or not row.id:
             return row
@@ -150,7 +150,7 @@ class _Survey:
 
     # ---- Nodes
 
-    def nodes(self) -> t.Iterator[Candidate]:
+    def nodes(self) -> t.Iterator[ImportRow]:
         theirs = [node for node in self._situation.nodes or () if _is_theirs(node)]
         claimed = {claim.node_name for claim in self._situation.claims}
         for node in sorted(theirs, key=lambda one: (not _instance_id(one), one.name)):  # those that name their machine come first
@@ -162,10 +162,10 @@ class _Survey:
             self._seen.add((row.cloud, row.id))
             yield row
 
-    def _node(self, node: Node) -> Candidate:
+    def _node(self, node: Node) -> ImportRow:
         word, identity = _mark(node, PROVIDER_LABEL), _instance_id(node)
         cloud = (self._canonical(word) or "") if word else ""
-        row = Candidate(f"Node {node.name}", cloud or word, identity, node.name)
+        row = ImportRow(f"Node {node.name}", cloud or word, identity, node.name)
         if identity:
             problem = self._of_provider(word, cloud)
         else:
@@ -173,7 +173,7 @@ class _Survey:
         pool, of_pool = self._pool_of(node)
         return self._placed(dataclasses.replace(row, pool=pool, problem=problem or of_pool))
 
-    def _by_address(self, row: Candidate, node: Node, cloud: str) -> tuple[Candidate, str]:
+    def _by_address(self, row: ImportRow, node: Node, cloud: str) -> tuple[ImportRow, str]:
         """The machine of a Node that names none. A private address counts where the machine has a name that tgp-operator gives, since machines
         of other accounts may have the same one."""
         unlisted = [one for one in self._situation.unlisted if cloud in ("", one)]
@@ -205,18 +205,18 @@ class _Survey:
 
     # ---- the others
 
-    def claims(self) -> t.Iterator[Candidate]:
+    def claims(self) -> t.Iterator[ImportRow]:
         for claim in self._situation.claims:
             if is_imported(claim) and claim.deletion is None:
-                yield Candidate(f"claim {claim.name}", claim.cloud, claim.instance_id, "", claim.pool)
+                yield ImportRow(f"claim {claim.name}", claim.cloud, claim.instance_id, "", claim.pool)
 
-    def unnamed(self) -> t.Iterator[Candidate]:
+    def unnamed(self) -> t.Iterator[ImportRow]:
         """Machines that are called as tgp-operator calls them, and that no object names. They cost money and are seen by nobody."""
         for instance in sorted(self._by_id.values(), key=lambda one: (one.cloud, one.id)):
             if instance.gone or not _named_by_it(instance):
                 continue
             if record_of(instance, self._situation) is None and self._situation.ownership(instance) is Ownership.UNRELATED:
-                yield Candidate(
+                yield ImportRow(
                     f"machine {instance.name}",
                     instance.cloud,
                     instance.id,
