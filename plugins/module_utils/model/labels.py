@@ -83,6 +83,8 @@ FINALIZERS = {
     "GPUNodeClaim": "tgp.io/gpunodeclaim-finalizer",
 }
 
+OPERATOR_FINALIZER = "tgp.io/finalizer"  # of the GPURequests of tgp-operator
+
 # ---- Taints
 
 EPHEMERAL_TAINT = "tgp.io/ephemeral"

@@ -13,8 +13,8 @@ import typing as t
 
 from ...core.errors import NotFound
 from ...kube.client import Json, Kube
-from ...model.labels import API_PATH, APP_NAME_LABEL, FINALIZERS
-from ...planner.claims.imports import FINALIZER, Installation, OperatorPool, OperatorRequest
+from ...model.labels import API_PATH, APP_NAME_LABEL, FINALIZERS, OPERATOR_FINALIZER
+from ...planner.claims.imports import Installation, OperatorPool, OperatorRequest
 
 _NAME = "tgp-operator"
 _DEPLOYMENTS = "/apis/apps/v1/deployments"
@@ -43,7 +43,7 @@ def _objects(kube: Kube, plural: str) -> list[Json]:
 def is_theirs(raw: Json) -> bool:
     finalizers = _field(raw, "metadata", "finalizers")
     names = finalizers if isinstance(finalizers, list) else []
-    if FINALIZER in names:
+    if OPERATOR_FINALIZER in names:
         return True
     return FINALIZERS["GPURequest"] not in names and bool(_field(raw, "status", "instanceId"))
 

@@ -20,8 +20,6 @@ from ..cluster_state import Situation
 from ..garbage_collection.ownership import Ownership
 from .moving import is_imported, record_of
 
-FINALIZER = "tgp.io/finalizer"
-"""That of a GPURequest of tgp-operator. Ours is another one."""
 _ENDING = "Terminating"  # the phase of a GPURequest whose machine is being terminated
 # the names that its releases give machines, by provider
 _NAMES: t.Final[dict[str, re.Pattern[str]]] = {
