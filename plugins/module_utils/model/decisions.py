@@ -154,3 +154,8 @@ class Plan:
     paused: tuple[PausedPool, ...] = ()
     requests: tuple[RequestStatus, ...] = ()
     buffers: tuple[BufferStatus, ...] = ()
+
+    @property
+    def launches(self) -> list[Action]:
+        """The actions for which machines are rented: new claims, and those of an earlier run that continue."""
+        return [action for action in self.actions if action.kind in (ActionKind.LAUNCH, ActionKind.RESUME)]

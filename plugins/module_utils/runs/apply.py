@@ -23,7 +23,7 @@ from ..planner.plans.view import summary
 from ..preflight.preflight import after_preflight, nothing_could_join
 from ..providers.registry import CAPABILITIES
 from ..units.values import parse_time, print_money
-from .plan import RENTS, Sight, diff_of, locked, rented, result_of
+from .plan import Sight, diff_of, locked, result_of
 
 _COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}
 _MAKE_ANEW = "Make a new plan with plan.yml."
@@ -54,8 +54,8 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         lambda specs: sight.decide(
             lambda seen: check_plan(saved, seen, specs, context.settings, CAPABILITIES, closed), lambda _checked: writes
         ),
-        lambda checked_plan: {action.pool for action in checked_plan.plan.actions if action.kind in RENTS},
-        lambda checked_plan: rented(checked_plan.plan),
+        lambda checked_plan: {action.pool for action in checked_plan.plan.launches},
+        lambda checked_plan: [action.claim for action in checked_plan.plan.launches if action.claim],
         writes=writes,
         look_again=sight.look,
     )

@@ -14,7 +14,7 @@ from ..core.events import render
 from ..core.task import Task
 from ..kube.client import ensure_namespace
 from ..metrics.collect import FleetRecords
-from ..model import Action, Claim, Ledger, Observation, OffersNotRead, Plan, Pool, Specs
+from ..model import Action, Ledger, Observation, OffersNotRead, Plan, Pool, Specs
 from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
 from ..observe.context import Context, open_context, settings_of
@@ -39,7 +39,6 @@ from ..providers.registry import CAPABILITIES
 from ..store.run_lock import PATIENT, release, take
 
 _T = t.TypeVar("_T")
-RENTS = (ActionKind.LAUNCH, ActionKind.RESUME)
 _ORPHAN_KINDS = tuple(kind for kind in ActionKind if kind.startswith("delete_"))
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
 _BOOKKEEPING = (ActionKind.UPDATE, ActionKind.ANNOTATE)
@@ -129,7 +128,7 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
             lambda planned: writes and _needs_new_offers(planned, context.settings),
         ),
         lambda planned: _to_look_at(planned, context.settings),
-        rented,
+        lambda planned: [action.claim for action in planned.launches if action.claim],
         writes=writes,
         look_again=sight.look,
     )
@@ -189,12 +188,7 @@ def _asked_in_vain(decided: Plan, context: Context) -> Plan:
 def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
     """Pools in which the plan launches; where a person reads what will not come, also those in which it would."""
     lacking = set() if settings.mode == AUTOSCALE else {shortfall.pool for shortfall in decided.shortfall}
-    return lacking | {action.pool for action in decided.actions if action.kind in RENTS}
-
-
-def rented(decided: Plan) -> list[Claim]:
-    """The claims for which the plan rents machines."""
-    return [action.claim for action in decided.actions if action.kind in RENTS and action.claim is not None]
+    return lacking | {action.pool for action in decided.launches}
 
 
 def _needs_new_offers(decided: Plan, settings: Settings) -> bool:
