@@ -37,6 +37,7 @@ OTHERWISE = {
     "planner/claims/diff.py": "machine {} ({}: {})",
     "bootstrap/talos/push.py": "wait cannot be negative.",  # of talos_apply
     "talos/validation/rules.py": "machine is missing: a worker needs its machine section.",  # a section of the configuration
+    "planner/claims/imports.py": "machine {}",  # what a row is about
     "talos/api/machine.py": "mode {}",
     "talos/validation/validate.py": "mode {} must be {} or {}.",  # of talos_validate
 }
