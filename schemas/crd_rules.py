@@ -449,7 +449,6 @@ BOUNDS: dict[str, dict[str, t.Any]] = {
     },
     **{f"{place}[].{field}": {"maxLength": 768} for place in _MACHINE_LISTS for field in _ENDPOINTS},
     "spec.providers[].volumes": {"maxItems": 16},
-    "spec.providers[].volumes[].mountPath": {"maxLength": 1024},
     "spec.provider": {"maxLength": 64},
     "spec.limits.resources": {"maxProperties": 8},
     "spec.mig.profiles": {"maxProperties": 7},

@@ -40,6 +40,23 @@ def test_no_part_is_beyond_structural_schemas() -> None:
             assert not ("properties" in part and "additionalProperties" in part), path
 
 
+def _has_rule(schema: t.Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    parts = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return "x-kubernetes-validations" in schema or any(map(_has_rule, parts))
+
+
+def test_a_list_or_map_with_rules_below_it_has_a_bound() -> None:
+    """The API server takes one without a bound for endless, and refuses a definition whose rules may cost too much."""
+    for definition in [*crds.definitions(), crds.claim_definition()]:
+        for path, part in _parts(
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], definition["spec"]["names"]["kind"]
+        ):
+            assert "maxItems" in part or not _has_rule(part.get("items")), path
+            assert "maxProperties" in part or not _has_rule(part.get("additionalProperties")), path
+
+
 def _reader(document: Json) -> t.Any:
     """Specs, as a run reads an object of the cluster. A pool has its class."""
     origin = DocumentOrigin.CLUSTER if document["kind"] == "GPUNodeClass" else DocumentOrigin.NAMESPACE
