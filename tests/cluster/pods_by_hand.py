@@ -164,7 +164,11 @@ class Kubelet:
                 }
             ],
         }
-        self._plane.patch(f"{_PODS}/{pod['metadata']['name']}/status", {"status": status}, "merge")
+        try:
+            self._plane.patch(f"{_PODS}/{pod['metadata']['name']}/status", {"status": status}, "merge")
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != 404:  # it was deleted while it ran, as with its release
+                raise
 
     def _prepare(self, spec: Object, folder: pathlib.Path) -> tuple[list[str], dict[str, str]]:
         """The command and the environment of its container."""
