@@ -176,7 +176,10 @@ def test_L17_pods_wait_machines_come_pods_run_machines_go(stage: Market, own: st
         gpus, version = sum(sizes), stage.plane.get("/version")["gitVersion"]
         print(f"\nKubernetes {version}: {count} pods, {gpus} GPUs: {machines} machines at ${paid}/h")
         print(f"the best are {best.machines} at ${best.price}/h")
-        assert machines <= gpus and paid <= best.price * Decimal("1.25")
+        # What the first plan rents is as cheap as that. Machines that become Ready at one moment share the small pods, as the scheduler
+        # spreads them, and a large pod may then need one machine more.
+        most = best.price * Decimal("1.25")
+        assert machines <= gpus and story.rows[1][-1] <= most and paid <= most + max(OFFERS.values())
     finally:
         story.print()
         stage.plane.delete(f"/api/v1/namespaces/{space}/pods", gracePeriodSeconds=0)
