@@ -81,7 +81,7 @@ class Capability:
     for people. ``login``: the SSH user of its Ubuntu images. ``node_quality``: what hosts of nodes must be where nobody says
     anything else. ``restamps``: what of a machine that runs already can be changed, "name" and "marks"; empty: nothing, so that one that
     was made by hand cannot be marked as ours (``Restamps`` of providers/base.py). ``user_data_stays``: its API and its machines show user data
-    as long as a machine exists, so that it is emptied once the machine has joined (``KeepsUserData`` there). ``off_costs_less``: a machine
+    as long as a machine exists, so that it is emptied once the machine has joined (``KeepsUserData`` there). ``off_costs_less``: a
     machine that powers itself off is billed less than one that runs, so that a guard on it saves money (L-46). ``volumes``: how many existing
     volumes of the account a machine can be given at launch (``HasVolumes`` of providers/base.py); 0 = none. ``volume_paths``: a regular
     expression that their places in the machine match, "" = any absolute path.

@@ -74,20 +74,13 @@ def after_preflight(
         reasons = preflight(context, new) if new else {}
         waited = False
         if not reasons:
-            claims = [claim for claim in rents(decided) if boots_unnamed_image(specs, claim)]
-            reasons, waited = make_images(context, claims, writes=writes) if claims else ({}, False)
+            reasons, waited = make_images(context, rents(decided), writes=writes)
         if waited:
             context.refresh()
             look_again()
         if not reasons and not waited:
             return decided, specs
         blocked |= reasons
-
-
-def boots_unnamed_image(specs: Specs, claim: Claim) -> bool:
-    """Whether its machine boots an image of the account that its class leaves to imagePolicy."""
-    entry, node_class = ENTRIES.get(claim.cloud), specs.classes.get(claim.node_class)
-    return bool(entry and entry.image_setting and node_class and "imagePolicy" in node_class.settings_of(claim.cloud))
 
 
 def nothing_could_join(specs: Specs) -> InvalidInput:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_report: the books and the claims in the desired form. Of clouds only images of Talos are asked."""
+"""The run of fleet_report: the books and the claims in the desired form. Clouds are asked for images of Talos and existing volumes only."""
 
 from __future__ import annotations
 

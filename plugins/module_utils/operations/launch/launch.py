@@ -270,8 +270,6 @@ class _Launch:
 
     def _image(self, offer: Offer, lane: Lane) -> dict[str, str] | None:
         """The setting for an image that the class does not name; None, so that the next offer is tried, when the account has none."""
-        if "imagePolicy" not in self.node_class.settings_of(offer.cloud):
-            return {}
         try:
             return boot_settings(self.context, self.node_class, offer.cloud, lane)
         except TgpError as error:

@@ -21,7 +21,6 @@ from ...model.mesh import Tunnel
 from ...observe.clients import cloud_credential
 from ...observe.context import Context
 from ...observe.gather import ClusterFacts, cluster_facts
-from ...planner.claims.record import class_of
 from ...planner.garbage_collection import silence
 from ...planner.scheduling import capacity
 from ...providers.disk_images import DiskImage, ImagePolicy, WantedImage
@@ -261,9 +260,9 @@ def make_images(context: Context, claims: t.Iterable[Claim], *, writes: bool) ->
     faults: dict[str, str] = {}
     waited = False
     for claim in claims:
-        node_class = class_of(claim, context.specs)
-        policy = policy_of(node_class, claim.cloud, claim.lane)
-        if policy is None or claim.instance_id or claim.pool in faults:
+        node_class = context.specs.classes.get(claim.node_class)
+        policy = policy_of(node_class, claim.cloud, claim.lane) if node_class else None
+        if node_class is None or policy is None or claim.instance_id or claim.pool in faults:
             continue
         try:
             waited = _made(context, node_class, claim.cloud, policy, writes=writes) or waited

@@ -209,7 +209,7 @@ class _Survey:
                 yield ImportRow(f"claim {claim.name}", claim.cloud, claim.instance_id, "", claim.pool)
 
     def unnamed(self) -> t.Iterator[ImportRow]:
-        """Machines that are called as tgp-operator calls them, and that no object names. They cost money and are seen by nobody."""
+        """Machines with a name that tgp-operator gives, and that no object refers to. They are billed, and no controller manages them."""
         for instance in sorted(self._by_id.values(), key=lambda one: (one.cloud, one.id)):
             if instance.gone or not _named_by_it(instance):
                 continue
