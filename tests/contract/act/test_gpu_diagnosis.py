@@ -403,6 +403,9 @@ def test_a_plugin_of_a_rented_machine_that_crashes_or_is_late_is_the_cause(
     rig.training["gpuWait"] = "none"
     rig.behave(**behaviour)
     (machine,) = rig.provision()["machines"]
+    if behaviour["kind"] == "plugin_crash":
+        pods = "/api/v1/namespaces/kube-system/pods"
+        rig.until(lambda: words in json.dumps(rig.kube("GET", pods)), "the plugin has crashed and waits for its next try")
     with pytest.raises(InvalidInput) as caught:
         rig.run("diagnose")
     found = {one["check"]: one for one in caught.value.result["checks"] if one["subject"] == f"node {machine['name']}"}  # type: ignore[attr-defined]
