@@ -44,11 +44,14 @@ def apply(plane: Plane, kube: Kube) -> t.Iterator[t.Callable[..., dict[str, t.An
 
 
 def _deleted(kube: Kube, path: str) -> bool:
-    """False while the server does not know the kind that a policy names: it looks for new kinds every 30 s."""
+    """False while the server does not know the kind that a policy names: it looks for new kinds every 30 s, and then lists its objects."""
     try:
         kube.delete(path)
     except errors.ApiError as error:
-        if "failed to find resource referenced by paramKind" in str(error):
+        if any(
+            text in str(error)
+            for text in ("failed to find resource referenced by paramKind", "not yet synced to use for admission")
+        ):
             return False
         raise
     return True
