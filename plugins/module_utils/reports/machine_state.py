@@ -50,8 +50,9 @@ def health_facts(claim: Claim | None, node: Node | None, pool: Pool | None, now:
     """How many GPUs the Node shows (None = unknown), what was paid for those that it lacks, and the signs of health agents on it."""
     if claim is None or claim.is_service:
         return {"gpus_shown": None, "missing_gpus_cost": "0.0000", "signs": []}
-    line = live_line(claim, now, CAPABILITIES.get(claim.cloud))
-    cost, _seconds = missing_gpus(line, claim.created, now)
+    cost = Decimal(0)
+    if claim.gpu_losses:
+        cost, _seconds = missing_gpus(live_line(claim, now, CAPABILITIES.get(claim.cloud)), claim.created, now)
     shown = None if node is None or uses_mig(node, pool) else allocatable_gpus(claim, node, pool)
     found = signs(node, () if pool is None else pool.unhealthy_conditions) if node is not None and node.ready else ()
     return {

@@ -63,7 +63,7 @@ def overview(task: Task) -> dict[str, t.Any]:
     seen = look(task)
     for line in table(seen, narrowed=bool(task.params.get("pools"))):
         task.progress(line)
-    return {"changed": False, **dataclasses.asdict(seen)}
+    return {"changed": False, **vars(seen)}  # its parts are JSON already, and a copy of a long ledger takes time
 
 
 def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
