@@ -103,7 +103,8 @@ def I05_budgets_are_kept(sight: Sight, call: Call) -> str:
     reason, force = deletion.get("reason", ""), bool(deletion.get("force"))
     if reason in _VOLUNTARY or (reason == "Manual" and not force):
         return f"{what} is removed for {reason} against its budget"
-    if reason in _AT_DEADLINE or force:  # a reason that is stronger than Manual keeps the force that a person asked for (L-26)
+    # a reason that is stronger than Manual keeps the force that a person asked for (L-26); pods of a machine that is off wait for nothing
+    if reason in _AT_DEADLINE or (force and reason != "InstanceGone"):
         return _too_early(sight, node, what)
     if sight.is_ready(node) and any(one.ended is None for one in sight.by_name(node)):
         return f"{what} is removed for {reason or 'no reason'} while its node works"

@@ -254,6 +254,24 @@ def test_L12_O7_the_node_of_a_machine_that_was_renamed_stays() -> None:
     assert of(twice(nodes=(sick,), instances=(dataclasses.replace(other, id="i-2"),)), "delete_node")
 
 
+@pytest.mark.parametrize(
+    ("labels", "stamp", "goes"),
+    [
+        ({INSTANCE_ID_LABEL: "i-00001"}, {"tgp:cluster": "ffffffff"}, True),
+        ({INSTANCE_ID_LABEL: "i-other"}, {"tgp:cluster": "ffffffff"}, False),  # it is the Node's own, whatever its stamp says
+        ({}, {"tgp:cluster": "ffffffff"}, False),
+        ({INSTANCE_ID_LABEL: "i-00001"}, {"tgp:cluster": "a1b2c3d4"}, False),
+        ({INSTANCE_ID_LABEL: "i-00001"}, {}, False),
+    ],
+)
+def test_L12_O7_a_machine_of_another_cluster_holds_no_node_of_its_name(
+    labels: dict[str, str], stamp: dict[str, str], goes: bool
+) -> None:
+    sick = node(ready=False, ready_since=at("11:50"), labels=labels)
+    theirs = instance(sick.name, id="i-other", marks=stamp)
+    assert bool(of(twice(nodes=(sick,), instances=(theirs,)), "delete_node")) == goes
+
+
 def test_L12_O7_a_node_with_a_claim_is_its_claim_s() -> None:
     sick = node(ready=False, ready_since=at("11:50"))
     found = twice(nodes=(sick,), claims=(claim(),))

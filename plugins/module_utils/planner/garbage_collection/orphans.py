@@ -285,15 +285,17 @@ def remove_nodes(draft: Draft) -> None:
 
 
 def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
-    """True only when every list that could show the machine is usable and none does."""
+    """True only when every list that could show the machine is usable and none does. A machine of the Node's name is not its own if it
+    carries the stamp of another cluster and the Node says another id."""
+    its_own = node.labels.get(INSTANCE_ID_LABEL)
     needed = [cloud] if cloud else sorted(situation.seen.clouds)
     if not needed:
         return False
     for name in needed:
         listed = situation.instances(name)
-        if listed is None or node.name in listed.by_name:
+        if listed is None or any(label_value(instance.id) == its_own for instance in listed.all):
             return False
-        if any(label_value(instance.id) == node.labels.get(INSTANCE_ID_LABEL) for instance in listed.all):
+        if not all(its_own and situation.owner(instance).cluster for instance in listed.by_name.get(node.name, ())):
             return False
     return True
 
