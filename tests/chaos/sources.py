@@ -179,13 +179,14 @@ class Cluster(Source):
             stage.sight.deleted.add(one)
 
     def bring_back(self, stage: Stage, name: str) -> None:
-        """One that is being deleted comes when it is gone, as a GitOps controller would have it."""
-        for one in with_pools(stage, name) if self.states.get(name) == "deleted" else [name]:
-            if one in stage.going.values():
-                self.coming.add(one)
-            else:
-                self.states.pop(one, None)
-                stage.sight.deleted.discard(one)
+        """One that is being deleted comes when it is gone, as a GitOps controller would have it; a class and its pools come together."""
+        names = with_pools(stage, name) if self.states.get(name) == "deleted" else [name]
+        if set(names) & set(stage.going.values()):
+            self.coming.update(names)
+            return
+        for one in names:
+            self.states.pop(one, None)
+            stage.sight.deleted.discard(one)
 
     def _see_off(self, stage: Stage) -> None:
         """Objects that have gone, and documents that come again for that."""
@@ -197,7 +198,7 @@ class Cluster(Source):
             if status == 200:
                 let_go(stage, path)
             del stage.going[path]
-        if self.coming and not self.coming & set(stage.going.values()):  # a class and its pools come together
+        if self.coming and not self.coming & set(stage.going.values()):
             for name in self.coming:
                 self.states.pop(name, None)
                 stage.sight.deleted.discard(name)

@@ -98,7 +98,8 @@ class _Reading:
         self.pools: dict[str, Pool] = {}
         self.bad_classes: dict[str, str] = {}  # by name, with the first fault
         self.paused: dict[str, str] = {}
-        self.deleted: set[str] = set()
+        self.deleted: set[str] = set()  # keys of pools and requests
+        self._ending: set[str] = set()  # classes that nothing but their deletion stops
         self.pauses: list[Pause] = []
         self.inventory: dict[str, list[str]] = {}  # keys of pools and requests by source
         self.obscure: set[str] = set()  # sources with a document that cannot be identified
@@ -176,8 +177,9 @@ class _Reading:
             self.classes[parsed_class.name] = parsed_class
             if len(self.problems) > before:
                 self._note(kind, parsed_class.name, self.problems[before].sentence)
-            elif document.deletion is not None:
+            elif document.deletion is not None and parsed_class.name not in self.bad_classes:
                 self._note(kind, parsed_class.name, "it is being deleted")
+                self._ending.add(parsed_class.name)
 
     def pools_of(self) -> None:
         """Pools, and requests with their classes."""
@@ -232,7 +234,8 @@ class _Reading:
             request(mapping, reader, self._machines)
 
     def specs(self, documents: t.Sequence[Document], sources: t.Mapping[str, Source]) -> Specs:
-        """What is good may launch; what only its class or its deletion stops is held."""
+        """What is good may launch; what only its class or its deletion stops is held. A class that is being deleted still says how its
+        machines are reached, until they have ended."""
         valid = {key: pool for key, pool in self.pools.items() if key not in self.paused}
         paused = dict(self.paused)
         for key, pool in valid.items():
@@ -242,7 +245,7 @@ class _Reading:
             paused.setdefault(key, "its object is being deleted")
         ordered = [valid[key] for key in sorted(valid)]
         unusable = {
-            *self.bad_classes,
+            *(set(self.bad_classes) - self._ending),
             *(pool.node_class for key, pool in self.pools.items() if pool.request and key in self.paused),
         }
         read = {name: dataclasses.replace(source, pools=tuple(self.inventory.get(name, ()))) for name, source in sources.items()}

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import itertools
 import typing as t
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,16 @@ def test_D06_each_field_changes_a_plan_or_what_a_machine_is_made_from(
     assert differs(rendered(first, monkeypatch), rendered(second, monkeypatch)) or differs(
         plans(first, monkeypatch), plans(second, monkeypatch)
     )
+
+
+def test_L33_a_class_that_is_being_deleted_still_says_how_its_machines_are_reached() -> None:
+    """The endpoints of own machines stand nowhere else. Nothing is launched of it."""
+    racks = document("GPUNodeClass", {"providers": [{"name": "webhook", "machines": [MACHINE]}]}, "racks")
+    going = dataclasses.replace(racks, deletion=datetime(2026, 1, 1, tzinfo=timezone.utc))
+    pool = document("GPUNodePool", {"nodeClassRef": {"name": "racks"}}, "p")
+    for documents in ([going, pool], [going]):
+        specs = parse(documents)[0]
+        choice = specs.choice("webhook")
+        assert choice is not None and [machine.name for machine in choice.machines] == ["rack-1"]
+        assert specs.pools == ()
+    assert parse([going, pool])[0].paused == {"default/p": "its class racks cannot be used: it is being deleted"}
