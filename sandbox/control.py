@@ -145,7 +145,7 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
 
 
 def _gpu_levers(flask_app: flask.Flask, box: Box) -> None:
-    """How much the GPUs of a node are used, as its dcgm-exporter says it (sandbox/dcgm_exporter.yml)."""
+    """How much the GPUs of a node are used, and their XIDs, as its dcgm-exporter has them (sandbox/dcgm_exporter.yml)."""
 
     @flask_app.post("/gpus/<node>")
     def use(node: str) -> t.Any:
@@ -153,19 +153,23 @@ def _gpu_levers(flask_app: flask.Flask, box: Box) -> None:
         wanted = body if isinstance(body, dict) else {}
         percent = wanted.get("percent", [])
         shaped = isinstance(percent, list) and all(_is_number(one) and 0 <= one <= 100 for one in percent)
-        fault, mig = wanted.get("fault", ""), wanted.get("mig", False)
+        fault, mig, xids = wanted.get("fault", ""), wanted.get("mig", False), wanted.get("xids", {})
+        numbered = isinstance(xids, dict) and all(gpu.isdigit() and type(xid) is int and xid >= 0 for gpu, xid in xids.items())
         if (
             not wanted
-            or set(wanted) - {"percent", "fault", "mig"}
+            or set(wanted) - {"percent", "fault", "mig", "xids"}
             or not shaped
             or fault not in ("", *FAULTS)
             or not isinstance(mig, bool)
+            or not numbered
         ):
-            return refuse(400, f'send {{"percent": [40, 0]}}, "mig": true, or a "fault": {", ".join(FAULTS)}')
+            return refuse(400, f'send {{"percent": [40, 0]}}, "mig": true, "xids": {{"0": 79}}, or a "fault": {", ".join(FAULTS)}')
         if box.exporters is None:
             return refuse(409, "this world has no cluster of its own, so no exporter")
         box.exporters.use(node, *percent, mig=mig, fault=fault)
-        return {"node": node, "percent": percent, "mig": mig, "fault": fault}
+        for gpu, number in xids.items():
+            box.exporters.xid(node, int(gpu), number)
+        return {"node": node, "percent": percent, "mig": mig, "fault": fault, "xids": xids}
 
 
 def _ail(box: Box, machine: Machine, what: str, body: dict[str, t.Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import RESERVED_LABELS, RESERVED_TAINTS
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import ONE_SIGN, RESERVED_LABELS, RESERVED_TAINTS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
     DIVIDED_GPUS,
     IDLE_ONLY,
@@ -389,14 +389,14 @@ _NODE_POOL: Rules = {
     "spec.acceptance": _ACCEPTANCE,
     "spec.unhealthyConditions[]": [
         rule(
-            "has(self.type) != has(self.taint)",
-            "needs exactly one of type (a condition of the Node) and taint (the key of a taint).",
+            "(has(self.type) ? 1 : 0) + (has(self.taint) ? 1 : 0) + (has(self.xids) ? 1 : 0) == 1",
+            ONE_SIGN,
         ),
         *(
-            rule(f"!has(self.taint) || !has(self.{field})", "is of a condition. Remove it.", at=f".{field}")
+            rule(f"has(self.type) || !has(self.{field})", "is of a condition. Remove it.", at=f".{field}")
             for field in ("status", "contains")
         ),
-        rule("!has(self.type) || !has(self.value)", "is of a taint. Remove it.", at=".value"),
+        rule("has(self.taint) || !has(self.value)", "is of a taint. Remove it.", at=".value"),
     ],
     "spec.unhealthyConditions[].type": [
         rule("self != 'Ready'", "how long a node may be not Ready is spec.unhealthyTimeout. Remove this entry.")
@@ -470,6 +470,7 @@ BOUNDS: dict[str, dict[str, t.Any]] = {
     "spec.unhealthyConditions": {"maxItems": 64},
     "spec.unhealthyConditions[].type": {"maxLength": 316},
     "spec.unhealthyConditions[].contains": {"maxItems": 16},
+    "spec.unhealthyConditions[].xids": {"maxItems": 64},
     "spec.calendar.windows": {"maxItems": 64},
     "spec.calendar.windows[].days": {"maxItems": 7},
     "spec.wireguardConfig.allowedIPs": {"maxItems": 256},

@@ -53,8 +53,10 @@ machines:
       when it is unknown.
     - C(utilization) is the use of its busiest GPU, or V(unknown) with the reason in C(utilization_unknown). Both are empty where no pool goes
       by it (C(idleSignal)).
+    - C(xids) are the XIDs of its GPUs, each with C(gpu), C(xid), C(kind) (V(machine), V(reset), V(program), V(note) or V(unknown)), C(meaning)
+      and C(remedy). C(xids_unknown) says of what they are not known. Both are empty where no pool goes by its dcgm-exporter.
     - C(gpus_shown) is how many GPUs (or slices) the Node shows, null when that is unknown, C(missing_gpus_cost) what was paid so far for those
-      that it lacked, and C(signs) are conditions and taints of health agents on it.
+      that it lacked, and C(signs) are conditions, taints and XIDs by which it may be broken.
   type: list
   elements: dict
   returned: always

@@ -81,7 +81,7 @@
 {{- define "tgp.readsUtilization" -}}
 {{- $text := toJson .Values.documents.inline }}
 {{- if kindIs "bool" .Values.rbac.utilization }}{{ .Values.rbac.utilization }}
-{{- else }}{{ or (contains "\"idleSignal\":\"utilization\"" $text) (contains "\"idleSignal\":\"both\"" $text) }}{{ end }}
+{{- else }}{{ or (contains "\"idleSignal\":\"utilization\"" $text) (contains "\"idleSignal\":\"both\"" $text) (contains "\"xids\":" $text) }}{{ end }}
 {{- end }}
 
 {{- define "tgp.readsDevices" -}}

@@ -323,6 +323,7 @@ def _mig(spec: Spec, reader: Reader) -> tuple[tuple[str, int], ...]:
 # ---- by which signs on its Node a machine is unhealthy (L-37)
 
 _UNHEALTHY = "spec.unhealthyConditions"
+ONE_SIGN = "needs exactly one of type (a condition of the Node), taint (the key of a taint) and xids (XIDs of a GPU)."
 
 
 def unhealthy_conditions(spec: Spec, reader: Reader) -> tuple[UnhealthyCondition, ...]:
@@ -331,13 +332,13 @@ def unhealthy_conditions(spec: Spec, reader: Reader) -> tuple[UnhealthyCondition
     entries: list[UnhealthyCondition] = []
     for place, given in enumerate(spec.get("unhealthyConditions", ())):
         path = f"{_UNHEALTHY}[{place}]"
-        kind, taint = given.get("type", ""), given.get("taint", "")
-        if bool(kind) == bool(taint):
-            reader.fault(path, "needs exactly one of type (a condition of the Node) and taint (the key of a taint).")
+        kind, taint, xids = given.get("type", ""), given.get("taint", ""), tuple(given.get("xids", ()))
+        if [bool(kind), bool(taint), bool(xids)].count(True) != 1:
+            reader.fault(path, ONE_SIGN)
         for field in ("status", "contains"):
-            if taint and field in given:
+            if not kind and field in given:
                 reader.fault(f"{path}.{field}", "is of a condition. Remove it.")
-        if kind and "value" in given:
+        if not taint and "value" in given:
             reader.fault(f"{path}.value", "is of a taint. Remove it.")
         if kind == "Ready":
             reader.fault(f"{path}.type", "how long a node may be not Ready is spec.unhealthyTimeout. Remove this entry.")
@@ -355,6 +356,7 @@ def unhealthy_conditions(spec: Spec, reader: Reader) -> tuple[UnhealthyCondition
             taint=taint,
             value=given.get("value", ""),
             contains=tuple(given.get("contains", ())),
+            xids=xids,
             lasts=reader.duration(given.get("for"), f"{path}.for", UNHEALTHY_FOR),
             action=given.get("action", "Report"),
         )
@@ -365,7 +367,9 @@ def unhealthy_conditions(spec: Spec, reader: Reader) -> tuple[UnhealthyCondition
 
 
 def _covers(before: UnhealthyCondition, entry: UnhealthyCondition) -> bool:
-    same = (before.type, before.status, before.taint) == (entry.type, entry.status, entry.taint)
+    same = (before.type, before.status, before.taint) == (entry.type, entry.status, entry.taint) and set(entry.xids) <= set(
+        before.xids
+    )
     return same and before.contains in ((), entry.contains) and before.value in ("", entry.value)
 
 

@@ -248,6 +248,9 @@ _UNHEALTHY = object_of(
         "contains": list_of(TEXT, 1, "texts of which the condition's reason or message contains one; without it any will do"),
         "taint": described(TEXT, "the key of a taint of the Node, or a prefix that ends with /; instead of type"),
         "value": described(TEXT, "the taint's value; without it any will do"),
+        "xids": list_of(
+            {"type": "integer", "minimum": 1, "maximum": 9999}, 1, "XIDs in the metrics of dcgm-exporter; instead of type"
+        ),
         "for": described(DURATION, "for how long it has to last"),
         "action": described({"enum": list(UNHEALTHY_ACTIONS)}, "what then becomes of the machine; Report without it"),
     },
@@ -378,7 +381,7 @@ NODE_POOL = _document(
             "unhealthyTimeout": described(DURATION, "for how long a node may be ill before it goes"),
             "unhealthyConditions": list_of(
                 _UNHEALTHY,
-                description="conditions and taints by which a node is unhealthy, in order; those that are built in come after them",
+                description="conditions, taints and XIDs by which a node is unhealthy, in order; those that are built in come after them",
             ),
             "limits": object_of({"maxNodes": COUNT, "resources": GPU_COUNTS}),
             "disruption": object_of(

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much the GPUs of a node are used, from the metrics of its dcgm-exporter. They are read through the API server's proxy to its pod."""
+"""What the dcgm-exporter of a node says: how much its GPUs are used, and which XIDs they had. Its metrics are read through the API server's
+proxy to its pod, once for both."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 
 from ..core.errors import ApiError
-from ..model import GpuUtilization, Pod
+from ..model import GpuUtilization, GpuXids, Pod
 from ..model.labels import APP_NAME_LABEL
 from .client import Kube
 from .pods import pod_path
@@ -22,10 +23,24 @@ OLDEST: t.Final = 300  # seconds: a sample that says itself to be older, or so f
 _TIMEOUT = 5.0  # real seconds for one answer
 _LABELS = (("app", "nvidia-dcgm-exporter"), (APP_NAME_LABEL, "dcgm-exporter"))  # the GPU Operator's, the stand-alone chart's
 _PERCENT, _RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_MOST = {_PERCENT: 100, _RATIO: 1}
+_XID = "DCGM_FI_DEV_XID_ERRORS"
+_MOST = {_PERCENT: 100, _RATIO: 1, _XID: 9999}
 _HOSTS = ("Hostname", "hostname")
 _LINE = re.compile(r"(?P<name>DCGM_FI_[A-Z0-9_]+)\{(?P<labels>.*)\}\s+(?P<value>\S+)(?:\s+(?P<time>-?\d+))?\s*")
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GpuMetrics:
+    """What one answer says of a node's GPUs."""
+
+    utilization: GpuUtilization
+    xids: GpuXids
+
+
+def unknown(why: str) -> GpuMetrics:
+    """Of a node whose exporter is not known, or does not answer."""
+    return GpuMetrics(GpuUtilization(why=why), GpuXids(why=why))
 
 
 def exporters(pods: t.Iterable[Pod]) -> dict[str, Pod]:
@@ -38,19 +53,21 @@ def _is_exporter(pod: Pod) -> bool:
     return any(pod.labels.get(key) == value for key, value in _LABELS)
 
 
-def utilization(kube: Kube, pod: Pod, gpus: int, now: datetime) -> GpuUtilization:
-    """One question, without a second try: an exporter that does not answer says nothing in this run. ``gpus``: how many the machine has."""
+def metrics(kube: Kube, pod: Pod, gpus: int | None, now: datetime) -> GpuMetrics:
+    """One question, without a second try: an exporter that does not answer says nothing in this run. ``gpus``: how many the machine has;
+    None = unknown."""
     path = f"{pod_path(pod.namespace, f'{pod.name}:{PORT}')}/proxy/metrics"
     try:
         text = kube.call("GET", path, timeout=_TIMEOUT, idempotent=False).text
     except ApiError as error:
-        return GpuUtilization(why=f"its dcgm-exporter {pod.namespace}/{pod.name} cannot be read: {error.message}")
-    return read(text, {pod.node, pod.name}, gpus, now)
+        return unknown(f"its dcgm-exporter {pod.namespace}/{pod.name} cannot be read: {error.message}")
+    found = read(text, {pod.node, pod.name}, gpus, now)
+    return dataclasses.replace(found, xids=dataclasses.replace(found.xids, since=pod.created))
 
 
-def read(text: str, hosts: t.Collection[str], gpus: int, now: datetime) -> GpuUtilization:
-    """The busiest GPU or MIG instance by the exporter's ``text``; what is missing, odd or old is unknown. ``hosts``: names by which the
-    exporter may call its node."""
+def read(text: str, hosts: t.Collection[str], gpus: int | None, now: datetime) -> GpuMetrics:
+    """The busiest GPU or MIG instance, and the XIDs, by the exporter's ``text``; what is missing, odd or old is unknown. ``hosts``: names by
+    which the exporter may call its node."""
     seen: dict[tuple[str, str], _Entity] = {}
     odd: list[str] = []
     for line in text.splitlines():
@@ -72,17 +89,19 @@ def read(text: str, hosts: t.Collection[str], gpus: int, now: datetime) -> GpuUt
             entity = seen.setdefault((gpu, labels.get("GPU_I_ID", "")), _Entity(label, labels.get("GPU_I_ID", "")))
             if match["name"] in _MOST:
                 entity.add(match["name"], match["value"], match["time"], now)
-    return _together(seen, odd, gpus)
+    return GpuMetrics(_utilization(seen, odd, gpus), _xids(seen, odd, gpus))
 
 
 @dataclasses.dataclass
 class _Entity:
-    """A GPU, or an instance of one that MIG divides. ``odd``: what its values say that cannot be."""
+    """A GPU, or an instance of one that MIG divides. ``odd``: what its values say that cannot be; ``odd_xid`` of its XIDs."""
 
     gpu: str
     instance: str
     shares: list[Decimal] = dataclasses.field(default_factory=list)
     odd: str = ""
+    xids: list[int] = dataclasses.field(default_factory=list)  # 0 = none
+    odd_xid: str = ""
 
     def __str__(self) -> str:
         return f"MIG instance {self.instance} of GPU {self.gpu}" if self.instance else f"GPU {self.gpu}"
@@ -92,12 +111,18 @@ class _Entity:
             number = Decimal(value)
         except InvalidOperation:
             number = Decimal("NaN")
-        if not number.is_finite() or not 0 <= number <= _MOST[name]:
-            self.odd = f"{name} of {self} is {value[:40]}"
+        whole = number.is_finite() and number == number.to_integral_value()
+        odd = ""
+        if not number.is_finite() or not 0 <= number <= _MOST[name] or (name == _XID and not whole):
+            odd = f"{name} of {self} is {value[:40]}"
         elif time is not None and not _is_fresh(time, now):
-            self.odd = f"{name} of {self} is a sample of another time than now"
+            odd = f"{name} of {self} is a sample of another time than now"
+        if name == _XID:
+            self.odd_xid = odd or self.odd_xid
+            self.xids += [] if odd else [int(number)]
         else:
-            self.shares.append(number / _MOST[name])
+            self.odd = odd or self.odd
+            self.shares += [] if odd else [number / _MOST[name]]
 
 
 def _is_fresh(time: str, now: datetime) -> bool:
@@ -108,14 +133,16 @@ def _is_fresh(time: str, now: datetime) -> bool:
     return abs(now - sampled) <= timedelta(seconds=OLDEST)
 
 
-def _together(seen: t.Mapping[tuple[str, str], _Entity], odd: t.Sequence[str], gpus: int) -> GpuUtilization:
-    divided = {gpu for gpu, instance in seen if instance}
-    found = {gpu for gpu, _instance in seen}
-    problems = [*odd, *(entity.odd for entity in seen.values() if entity.odd)]
+def _missing(found: t.Collection[str], gpus: int | None) -> list[str]:
     if not found:
-        problems.append("its metrics name no GPU")
-    elif len(found) < gpus:
-        problems.append(f"its metrics name {len(found)} of {gpus} GPUs")
+        return ["its metrics name no GPU"]
+    return [f"its metrics name {len(found)} of {gpus} GPUs"] if gpus is not None and len(found) < gpus else []
+
+
+def _utilization(seen: t.Mapping[tuple[str, str], _Entity], odd: t.Sequence[str], gpus: int | None) -> GpuUtilization:
+    divided = {gpu for gpu, instance in seen if instance}
+    problems = [*odd, *(entity.odd for entity in seen.values() if entity.odd)]
+    problems += _missing({gpu for gpu, _instance in seen}, gpus)
     problems += [  # a GPU that MIG divides has no use of its own: that of its instances counts
         f"{entity} has neither {_PERCENT} nor {_RATIO}"
         for (gpu, instance), entity in seen.items()
@@ -123,3 +150,20 @@ def _together(seen: t.Mapping[tuple[str, str], _Entity], odd: t.Sequence[str], g
     ]
     shares = [share for entity in seen.values() for share in entity.shares]
     return GpuUtilization(max(shares, default=None), "; ".join(dict.fromkeys(problems[:3])))
+
+
+def _xids(seen: t.Mapping[tuple[str, str], _Entity], odd: t.Sequence[str], gpus: int | None) -> GpuXids:
+    """Those of a GPU and of its MIG instances together. A GPU of which one value is odd, or that has none, is unknown."""
+    entities: dict[str, list[_Entity]] = {}
+    for (gpu, _instance), entity in seen.items():
+        entities.setdefault(gpu, []).append(entity)
+    problems = [*odd, *_missing(entities, gpus)]
+    last: dict[str, tuple[int, ...]] = {}
+    for parts in entities.values():
+        label, wrong = parts[0].gpu, next((one.odd_xid for one in parts if one.odd_xid), "")
+        found = {xid for one in parts for xid in one.xids}
+        if wrong or not found:
+            problems.append(wrong or f"GPU {label} has no {_XID}")
+        else:
+            last[label] = tuple(sorted(found - {0}))
+    return GpuXids(last, "; ".join(dict.fromkeys(problems[:3])))

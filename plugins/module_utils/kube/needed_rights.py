@@ -36,7 +36,7 @@ FEATURES = {
     SERVICES: "pools of services, in the namespace of each",
     ACCEPTANCE: "pools and requests whose new nodes have to pass an acceptance test",
     PRE_PULL: "pools and requests whose new nodes pull images before pods come (prePull)",
-    UTILIZATION: "pools that go by the utilization of GPUs (disruption.idleSignal)",
+    UTILIZATION: "pools that go by the metrics of GPUs (disruption.idleSignal, xids of unhealthyConditions)",
     DEVICES: "pools whose GPUs are devices of a DRA driver (draDriver)",
     PROVISIONING: "pools that serve ProvisioningRequests (provisioningClasses)",
     BUFFERS: "pools that hold the spare room of CapacityBuffers (capacityBuffers)",
@@ -199,7 +199,7 @@ _PULL = Need("run the pod that pulls images on a new node", _all("create", "pods
 
 _EXPORTERS = Need("find the dcgm-exporter of each node", _all("list", "pods"), UTILIZATION)
 _UTILIZATION = Need(
-    "read how much GPUs are used from the dcgm-exporter of each node, through the proxy to its pod",
+    "read how much GPUs are used and which XIDs they had from the dcgm-exporter of each node, through the proxy to its pod",
     _all("get", "pods/proxy"),
     UTILIZATION,
 )
@@ -282,7 +282,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
     "validate": (*_LOOK, _BINDING, _PUBLISH, _GUARD),
-    "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _DOCUMENTS),
+    "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _DOCUMENTS, _UTILIZATION),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),
     "archive": (_CLUSTER, *_RECORDS, _CLOSE),
@@ -333,7 +333,7 @@ def pool_features(pools: t.Iterable[Pool]) -> set[str]:
     for pool in pools:
         found |= {ACCEPTANCE} if pool.acceptance is not None else set()
         found |= {PRE_PULL} if pool.pre_pull is not None else set()
-        found |= {UTILIZATION} if pool.idle_signal != "pods" else set()
+        found |= {UTILIZATION} if pool.reads_exporters else set()
         found |= {DEVICES} if pool.dra_driver else set()
         found |= {PROVISIONING} if pool.provisioning_classes else set()
         found |= {BUFFERS} if pool.capacity_buffers else set()

@@ -250,6 +250,8 @@ def of_plan(seen: Observation, decided: Plan, *, per_machine: bool = False) -> l
     if per_machine:
         used = ((node, found.busiest) for node, found in seen.utilization.items())
         samples += [Sample("tgp_gpu_utilization_ratio", {"name": node}, float(share)) for node, share in used if share is not None]
+        shown = ((node, gpu, str(xid)) for node, found in seen.xids.items() for gpu, last in found.last.items() for xid in last)
+        samples += [Sample("tgp_gpu_xid", {"name": node, "gpu": gpu, "xid": xid}, 1.0) for node, gpu, xid in shown]
     return together(samples)
 
 

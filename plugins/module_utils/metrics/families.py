@@ -165,6 +165,14 @@ _PLAN = (
         PLAN,
         per_machine=True,
     ),
+    Family(
+        "tgp_gpu_xid",
+        GAUGE,
+        ("name", "gpu", "xid"),
+        "1 for the last XID of a GPU, in pools whose dcgm-exporters are read.",
+        PLAN,
+        per_machine=True,
+    ),
 )
 _PROCESS = (
     Family("tgp_provider_requests", COUNTER, ("provider", "operation", "status"), "Calls of providers, mesh and cluster.", PROCESS),

@@ -38,7 +38,7 @@ from .cluster import (
 from .decisions import Action, KubernetesEvent, Notice, ObjectReference, PausedPool, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
 from .names import Labels
-from .observation import CloudView, GpuUtilization, Observation, OffersNotRead, Probe, Published
+from .observation import CloudView, GpuUtilization, GpuXids, Observation, OffersNotRead, Probe, Published
 from .offers import (
     Capability,
     Carrier,
@@ -103,6 +103,7 @@ __all__ = [
     "Extra",
     "GpuLoss",
     "GpuUtilization",
+    "GpuXids",
     "Guard",
     "HandedOut",
     "Hub",

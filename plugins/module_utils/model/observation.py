@@ -70,6 +70,17 @@ class GpuUtilization:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GpuXids:
+    """The XIDs that the dcgm-exporter of a node has of its GPUs (L-55). ``last``: by the exporter's number of the GPU the last XID since the
+    exporter started; several where its lines differ, empty = none; a GPU that is not there is unknown. ``why``: what is unknown; empty = of
+    no GPU. ``since``: when the exporter's pod was made; None = unknown."""
+
+    last: t.Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    why: str = ""
+    since: datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
     """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read.
 
@@ -91,6 +102,7 @@ class Observation:
     utilization: t.Mapping[str, GpuUtilization] = dataclasses.field(
         default_factory=dict
     )  # by the Node's name, where a pool asks for it
+    xids: t.Mapping[str, GpuXids] = dataclasses.field(default_factory=dict)  # the same
     services: tuple[Published, ...] | None = ()
     ledger: Ledger | None = None  # read only where a budget or a report asks for it
     clock_offset: float | None = None

@@ -202,14 +202,15 @@ class DisruptionBudget:
 class UnhealthyCondition:
     """A sign on a Node by which its machine counts as unhealthy (L-37): the condition ``type`` with ``status`` True or False, or the taint of
     this key (one that ends with "/": every taint of that prefix) and, unless it is empty, of this ``value``. ``contains``: reason or message
-    of the condition holds one of these texts; none = whatever they say. ``lasts``: for so many seconds. ``action``: Replace,
-    ReplaceWhenEmpty, Report or Ignore."""
+    of the condition holds one of these texts; none = whatever they say. ``xids``: instead of both, one of these XIDs of a GPU (L-55).
+    ``lasts``: for so many seconds. ``action``: Replace, ReplaceWhenEmpty, Report or Ignore."""
 
     type: str = ""
     status: str = "True"
     taint: str = ""
     value: str = ""
     contains: tuple[str, ...] = ()
+    xids: tuple[int, ...] = ()
     lasts: int = UNHEALTHY_FOR
     action: str = "Report"
 
@@ -297,6 +298,11 @@ class Pool:
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def reads_exporters(self) -> bool:
+        """Whether runs read the dcgm-exporter of its nodes: for the use of GPUs (L-36), or for XIDs (L-55)."""
+        return self.idle_signal != "pods" or any(entry.xids for entry in self.unhealthy_conditions)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import DEFAULT_TALOS
 from .clients import unused
 from .context import Context, labels_of_namespaces, uses_dra
-from .gpu_utilization import utilization_of_nodes
+from .gpu_metrics import gpu_metrics
 from .probe import Prober
 from .volumes import with_account_volumes, with_reach
 
@@ -78,19 +78,19 @@ def gather(
     extras: bool = False,
     tokens: bool = False,
     ledger: bool = False,
-    utilization: bool = False,
+    exporters: bool = False,
 ) -> Observation:
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises. What can be
     rented is not asked (``with_offers``).
     ``extras``: also what clouds keep beside machines. ``tokens``: also the bootstrap tokens that we noted. ``ledger``: also the books;
-    they are read anyhow where there is a budget. ``utilization``: also how much GPUs are used, where a pool goes by that."""
+    they are read anyhow where there is a budget. ``exporters``: also what these say of GPUs, where a pool goes by it."""
     packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.specs.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, extras) for name in asked_clouds(context)}
         clouds = {name: future.result() for name, future in views.items()}
         mesh_problems: list[str] = []
         state_problems: dict[str, str] = {}
-        devices_read = pool.submit(_devices, context, mesh_problems)
+        devices_read = pool.submit(_mesh_read, context, "devices", lambda mesh: mesh.devices(), mesh_problems)
         keys_read = pool.submit(_mesh_read, context, "keys", lambda mesh: mesh.keys(), mesh_problems)
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
@@ -103,7 +103,7 @@ def gather(
         spaces_read = pool.submit(labels_of_namespaces, context) if pods and context.settings.namespace_teams else None
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None
-        all_pods = _all_pods(pods_read.result, optional=utilization and context.settings.mode not in REAPING) if pods_read else None
+        all_pods = _all_pods(pods_read.result, optional=exporters and context.settings.mode not in REAPING) if pods_read else None
         if packs and all_pods is not None and context.settings.mode in REAPING:
             moves = any(pool.consolidation_policy == CONSOLIDATES for pool in context.specs.pools)
             all_pods = with_reach(context.kube, all_pods, nodes, context.warn, moves=moves)
@@ -124,6 +124,7 @@ def gather(
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
     if mode in REAPING:
         probes |= look_at_nodes(context, nodes, devices, claims)
+    used, xids = gpu_metrics(context, claims, nodes, all_pods) if exporters else ({}, {})
     source, offset = context.clocks.offset() or ("", None)
     return Observation(
         now=context.clock.now(),
@@ -141,7 +142,8 @@ def gather(
         findings=_state("findings", lambda: context.records.read_times("findings"), state_problems),
         blocks=launch_backoff.active(_state("blocklist", context.records.blocks, state_problems), context.clock.now()),
         probes=probes,
-        utilization=utilization_of_nodes(context, claims, nodes, all_pods) if utilization else {},
+        utilization=used,
+        xids=xids,
         services=services,
         generations=context.records.generations() or (NOT_DRAWN,),
         ledger=_ledger(context) if ledger or budgets(context.specs, context.settings) else None,
@@ -281,10 +283,6 @@ def _cached_offers(context: Context) -> CachedOffers:
         return CachedOffers(context.task, cache, keep=not context.task.check_mode)
 
     return context.once("cached_offers", opened)
-
-
-def _devices(context: Context, problems: list[str]) -> tuple[Device, ...] | None:
-    return _mesh_read(context, "devices", lambda mesh: mesh.devices(), problems)
 
 
 def _tokens(context: Context) -> tuple[MadeToken, ...] | None:

@@ -10,17 +10,19 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ..model import Claim, Instance, Node, Pool
+from ..model import Claim, GpuXids, Instance, Node, Pool
 from ..model.labels import POWER_LIMIT_LABEL
 from ..planner.cost.cost import live_line, missing_gpus
 from ..planner.provisioning.gpu_health import uses_mig, words
-from ..planner.provisioning.node_conditions import signs
+from ..planner.provisioning.node_conditions import signs_of
 from ..planner.provisioning.registration import allocatable_gpus, awaited_gpus
 from ..planner.provisioning.service import Health
 from ..providers.registry import CAPABILITIES
 
 
-def state_of(claim: Claim | None, instance: Instance | None, node: Node | None, pool: Pool | None) -> str:
+def state_of(
+    claim: Claim | None, instance: Instance | None, node: Node | None, pool: Pool | None, xids: GpuXids | None = None
+) -> str:
     """The state of a machine that is or shall be a node, in words."""
     if claim is None:
         return "no claim"
@@ -31,7 +33,7 @@ def state_of(claim: Claim | None, instance: Instance | None, node: Node | None, 
             return "Ready, Node missing"
         if node.ready is not True:
             return "Ready, Node not ready"
-        return ", ".join(["Ready", *(["idle"] if claim.idle_since else []), *_complaints(claim, node, pool)])
+        return ", ".join(["Ready", *(["idle"] if claim.idle_since else []), *_complaints(claim, node, pool, xids)])
     return claim.phase.value if instance or not claim.instance_id else f"{claim.phase.value}, not listed"
 
 
@@ -46,15 +48,17 @@ def service_state(claim: Claim, health: Health) -> str:
     return "Ready, idle" if claim.idle_since else "Ready"
 
 
-def health_facts(claim: Claim | None, node: Node | None, pool: Pool | None, now: datetime) -> dict[str, t.Any]:
-    """How many GPUs the Node shows (None = unknown), what was paid for those that it lacks, and the signs of health agents on it."""
+def health_facts(
+    claim: Claim | None, node: Node | None, pool: Pool | None, now: datetime, xids: GpuXids | None = None
+) -> dict[str, t.Any]:
+    """How many GPUs the Node shows (None = unknown), what was paid for those that it lacks, and the signs on it (L-37, L-55)."""
     if claim is None or claim.is_service:
         return {"gpus_shown": None, "missing_gpus_cost": "0.0000", "signs": []}
     cost = Decimal(0)
     if claim.gpu_losses:
         cost, _seconds = missing_gpus(live_line(claim, now, CAPABILITIES.get(claim.cloud)), claim.created, now)
     shown = None if node is None or uses_mig(node, pool) else allocatable_gpus(claim, node, pool)
-    found = signs(node, () if pool is None else pool.unhealthy_conditions) if node is not None and node.ready else ()
+    found = signs_of(claim, node, pool, xids) if node is not None and node.ready else ()
     return {
         "gpus_shown": shown,
         "missing_gpus_cost": str(cost.quantize(Decimal("0.0001"))),
@@ -62,9 +66,9 @@ def health_facts(claim: Claim | None, node: Node | None, pool: Pool | None, now:
     }
 
 
-def _complaints(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
-    """What is wrong with the node of a machine in use: missing GPUs (L-20a), signs of health agents (L-37)."""
-    found = [sign.name for sign in signs(node, () if pool is None else pool.unhealthy_conditions)]
+def _complaints(claim: Claim, node: Node, pool: Pool | None, xids: GpuXids | None) -> list[str]:
+    """What is wrong with the node of a machine in use: missing GPUs (L-20a), signs of health agents (L-37), XIDs (L-55)."""
+    found = [sign.name for sign in signs_of(claim, node, pool, xids)]
     wanted = awaited_gpus(claim, pool)
     if not uses_mig(node, pool) and (shown := allocatable_gpus(claim, node, pool)) < wanted:
         found.insert(0, words(shown, wanted))

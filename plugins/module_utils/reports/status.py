@@ -17,7 +17,7 @@ from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation,
 from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
-from ..observe.gpu_utilization import asks_for_utilization, utilization_of
+from ..observe.gpu_metrics import asks_for_gpu_metrics, gpu_facts
 from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
 from ..planner.cost.price_history import break_even_rows
@@ -26,6 +26,7 @@ from ..planner.offers import launch_backoff
 from ..planner.pauses import Pauses, paused_lines, paused_pools, paused_rows
 from ..planner.provisioning.service import health_of
 from ..planner.provisioning.service_endpoints import address_of
+from ..planner.xids import xid_line
 from ..providers.registry import CAPABILITIES
 from ..units import calendar
 from ..units.values import parse_money, print_money
@@ -77,6 +78,7 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
     store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
     foreign = [f"  not ours: {entry['name']}, {entry['cloud']} {entry['id']} {entry['why']}" for entry in seen.foreign]
     unknown = [f"  unknown: {text}" for text in seen.unknown]
+    xids = [f"  {machine['name']}: {xid_line(row)}" for machine in seen.machines for row in machine["xids"]]
     paused = [f"  {line}" for line in paused_lines(seen.paused)]
     head = tables(seen.classes, seen.pools)
     money = [*(["  all pools:"] if narrowed else []), *sentences(seen.spending)]
@@ -84,6 +86,7 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
         *head,
         *lines,
         *([""] if lines else []),
+        *xids,
         f"  now: {counts}; {sums}",
         *paused,
         *map(launch_backoff.line, seen.blocked),
@@ -103,8 +106,8 @@ def look(task: Task) -> Seen:
     """Read everything once; changes nothing."""
     context = open_context(task, documents_required=False, read_only=True)
     try:
-        asks = asks_for_utilization(context.specs.described)
-        observation = gather(context, pods=asks, tokens=True, utilization=asks)
+        asks = asks_for_gpu_metrics(context.specs.described)
+        observation = gather(context, pods=asks, tokens=True, exporters=asks)
         return _seen(context, observation, task.params.get("pools") or [])
     finally:
         context.close()
@@ -116,9 +119,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     chosen = _chosen(context, every, pools)
     ours = every if chosen is None else every.of(chosen.has)
     machines = [
-        _machine(name, machine, now, context.specs.pool_of(machine.claim.pool) if machine.claim else None)
+        _machine(name, machine, observation, context.specs.pool_of(machine.claim.pool) if machine.claim else None)
         | _service(context, machine.claim, machine.device, observation)
-        | utilization_of(context, machine.claim, observation)
+        | gpu_facts(context, machine.claim, observation)
         for name, machine in ours.by_name().items()
     ]
     records, torn = context.store.ledger_records()
@@ -130,6 +133,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     )
     totals = _counts(context, observation, ours, chosen) | _sums(machines, ours.claims, mine)
     unclear = [f"GPU use of {one['name']}: {one['utilization_unknown']}" for one in machines if one["utilization_unknown"]]
+    unclear += [
+        f"XIDs of {one['name']}: {one['xids_unknown']}" for one in machines if one["xids_unknown"] != one["utilization_unknown"]
+    ]
     unknown = [*_unknown(context, observation, ledger), *unclear]
     claims = tuple(every.claims.values())
     money = spending(context, ledger, claims, now)
@@ -345,8 +351,9 @@ class _View:
         return _duration((self.initialized - self.started).total_seconds()) if self.initialized and self.started else ""
 
 
-def _machine(name: str, machine: _Together, now: datetime, pool: Pool | None) -> dict[str, t.Any]:
-    instance, device, node = machine.instance, machine.device, machine.node
+def _machine(name: str, machine: _Together, observation: Observation, pool: Pool | None) -> dict[str, t.Any]:
+    instance, device, node, now = machine.instance, machine.device, machine.node, observation.now
+    xids = observation.xids.get(node.name) if node is not None else None
     if machine.claim is not None:
         view = _View.of_claim(machine.claim, now)
     else:
@@ -362,7 +369,7 @@ def _machine(name: str, machine: _Together, now: datetime, pool: Pool | None) ->
         "region": view.hardware.region,
         "lane": view.lane,
         "phase": view.phase,
-        "state": state_of(machine.claim, instance, node, pool),
+        "state": state_of(machine.claim, instance, node, pool, xids),
         "price_hour": "" if view.price is None else str(view.price),
         "cost": str(view.cost.quantize(Decimal("0.0001"))),
         "age": _duration((now - view.started).total_seconds()) if view.started else "",
@@ -376,7 +383,7 @@ def _machine(name: str, machine: _Together, now: datetime, pool: Pool | None) ->
         "node_ready": node.ready if node else None,
         "power_limit": node is not None and power_is_limited(node.labels),
         "idle_since": to_text(view.idle_since) if view.idle_since else "",
-        **health_facts(machine.claim, node, pool, now),
+        **health_facts(machine.claim, node, pool, now, xids),
     }
 
 

@@ -207,7 +207,7 @@ class Sight:
     def look(self) -> None:
         """Observe; again, after minutes in which the world went on."""
         context, reaps = self._context, self._context.settings.mode in REAPING
-        seen = gather(context, extras=reaps, tokens=reaps, utilization=reaps or context.settings.mode == "status")
+        seen = gather(context, extras=reaps, tokens=reaps, exporters=reaps or context.settings.mode == "status")
         self._bare = with_pod_groups(context, with_queues(context, seen))
         self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run
         self.seen: Observation = self._bare

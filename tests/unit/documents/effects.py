@@ -24,6 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     GpuUtilization,
+    GpuXids,
     Instance,
     InstanceState,
     Lane,
@@ -178,6 +179,7 @@ class Scene:
             [
                 machine(1, 200, node={"conditions": (ODD,)}),
                 machine(2, 200, 1, node={"taints": (Taint("odd", "yes", "NoSchedule"),)}),
+                machine(3, 200, node={"annotations": {"tgp.io/xid": "79"}}),
             ],
             [machine(1, 200, 5, claim=older), machine(2, 200, rented=PAIR)],
             [machine(1, 200, rented=BIG), machine(2, 200, rented=BIG)],
@@ -243,6 +245,7 @@ def situations(specs: Specs) -> t.Iterator[tuple[str, Observation, Specs]]:
         nodes = facts.get("nodes", ())
         usual: Json = {"devices": (), "keys": (), "tokens": (), "nodes": (), "pods": (), "claims": ()}
         usual["utilization"] = {one.name: used["tgp.io/idle-since" in one.annotations] for one in nodes}
+        usual["xids"] = {one.name: GpuXids({"0": (79,)}, since=now) for one in nodes if "tgp.io/xid" in one.annotations}
         return Observation(now, CLUSTER, clouds, **{**usual, **facts}, ledger=spent(pool, dollars, now))
 
     for one in MARKET:

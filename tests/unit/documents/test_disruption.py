@@ -143,6 +143,9 @@ def entries(*listed: dict[str, t.Any], **template: t.Any) -> str:
         ([{"type": "A", "action": "Ignore", "for": "5m"}], "[0].for: has no effect with action: Ignore"),
         ([{"type": "A"}, {"type": "A", "contains": ["x"]}], "[1]: an entry before it fits whatever this one fits"),
         ([{"taint": "a", "value": "1"}, {"taint": "a", "value": "1"}], "[1]: an entry before it fits whatever this one fits"),
+        ([{"xids": [79, 119]}, {"xids": [119]}], "[1]: an entry before it fits whatever this one fits"),
+        ([{"xids": [79], "contains": ["x"]}], "[0].contains: is of a condition"),
+        ([{"xids": [0]}], "[0].xids[0]: 0"),
     ],
 )
 def test_L37_an_entry_that_could_not_do_what_it_says_is_refused(listed: list[dict[str, t.Any]], words: str) -> None:
@@ -151,9 +154,12 @@ def test_L37_an_entry_that_could_not_do_what_it_says_is_refused(listed: list[dic
 
 def test_L37_entries_are_read_in_their_order() -> None:
     listed = [{"type": "A", "contains": ["x"], "for": "5m", "action": "Replace"}, {"type": "A"}, {"taint": "b/", "value": "1"}]
+    listed += [{"xids": [79, 119], "for": "5m"}, {"xids": [79, 48]}]
     spec = {"nodeClassRef": {"name": "base"}, "unhealthyConditions": listed}
     assert parse([CLASS, document("GPUNodePool", spec, "p")])[0].pools[0].unhealthy_conditions == (
         UnhealthyCondition("A", contains=("x",), lasts=300, action="Replace"),
         UnhealthyCondition("A"),
         UnhealthyCondition(taint="b/", value="1"),
+        UnhealthyCondition(xids=(79, 119), lasts=300),
+        UnhealthyCondition(xids=(79, 48)),
     )

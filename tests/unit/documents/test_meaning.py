@@ -48,6 +48,7 @@ BASE: dict[str, Json] = {
         "unhealthyConditions": [
             {"type": "Odd", "contains": ["fatal"], "for": "20m", "action": "Replace"},
             {"taint": "odd", "value": "yes"},
+            {"xids": [79], "for": "20m", "action": "Replace"},
         ],
         "calendar": {
             "timeZone": "Europe/Berlin",
@@ -256,6 +257,7 @@ OTHER: dict[str, Json] = {
         "unhealthyConditions.0.action": "ReplaceWhenEmpty",
         "unhealthyConditions.1.taint": "mild",
         "unhealthyConditions.1.value": "no",
+        "unhealthyConditions.2.xids": [95],
         "orphanedPolicy": "Keep",
         "calendar.timeZone": "UTC",
         "calendar.windows.0.days": ["Sat"],

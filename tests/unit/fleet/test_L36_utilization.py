@@ -245,7 +245,7 @@ def read(use: GpuUse, gpus: int = 8) -> GpuUtilization:
     exporters = DcgmExporters(KubeApi(seed=1))
     _status, text = exporters._answer("n", gpus, use)
     now = exporters._api.now()
-    return dcgm_exporter.read(text, {"n", "pod-n"}, 8, now)
+    return dcgm_exporter.read(text, {"n", "pod-n"}, 8, now).utilization
 
 
 def test_L36_the_busiest_of_several_gpus_and_of_mig_instances_counts() -> None:
@@ -269,7 +269,7 @@ def test_L36_the_busiest_of_several_gpus_and_of_mig_instances_counts() -> None:
 def test_L36_what_is_missing_odd_or_old_is_unknown(fault: str, words: str) -> None:
     found = read(GpuUse((0,) * 8, fault=fault))
     assert words in found.why and gpu_verdict(None, found, (), pool(), NOON).used is None
-    assert {"missing", "garbage", "stale", "nan", "one_missing", "other_node", "down"} == set(FAULTS)
+    assert {"missing", "garbage", "stale", "nan", "one_missing", "other_node", "down", "no_xids"} == set(FAULTS)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_L36_what_is_missing_odd_or_old_is_unknown(fault: str, words: str) -> No
     ],
 )
 def test_L36_odd_lines_are_unknown(line: str, words: str) -> None:
-    assert words in dcgm_exporter.read(f"{line}\n", {"n"}, 1, NOON).why
+    assert words in dcgm_exporter.read(f"{line}\n", {"n"}, 1, NOON).utilization.why
 
 
 def test_L36_a_busy_gpu_is_known_although_another_is_not() -> None:
@@ -297,7 +297,7 @@ def test_L36_a_busy_gpu_is_known_although_another_is_not() -> None:
 def test_L36_newer_exporters_write_their_label_in_small_letters_and_one_sample_may_have_its_time() -> None:
     stamp = int((NOON - timedelta(seconds=300)).timestamp() * 1000)
     text = f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="a",hostname="n",modelName="x {{}} \\" y"}} 7 {stamp}\n'
-    assert dcgm_exporter.read(text, {"n"}, 1, NOON) == GpuUtilization(Decimal("0.07"))
+    assert dcgm_exporter.read(text, {"n"}, 1, NOON).utilization == GpuUtilization(Decimal("0.07"))
 
 
 @pytest.mark.parametrize("labels", [{"app": "nvidia-dcgm-exporter"}, {"app.kubernetes.io/name": "dcgm-exporter"}])

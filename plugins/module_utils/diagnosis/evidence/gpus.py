@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ...core.errors import TgpError
 from ...core.redact import redact_foreign
+from ...kube import dcgm_exporter
 from ...kube.client import Json
 from ...kube.nodes import DAEMON_SETS, device_plugin_of, parse
 from ...kube.nodes import PATH as NODES
 from ...kube.pods import PATH as PODS
 from ...kube.pods import is_gpu, placement_of, pod_path, reducer
-from ...model import Claim, Node, Pod
+from ...model import Claim, GpuXids, Node, Pod
 from ...model.labels import (
     APP_NAME_LABEL,
     GPU_COUNT_LABEL,
@@ -103,11 +104,13 @@ class GpuCollector:
             config_read = pool.submit(self._ask, "ConfigMap", lambda: read_config(self._kube, daemons or ()))
             objects_read = pool.submit(self._ask, "objects", lambda: self._objects(daemons or ())) if self._deep else None
             systems = pool.map(self._system, mine)
+            exporters = dcgm_exporter.exporters(raw.record for raw in pods or ())
+            xids = pool.map(lambda node: self._xids(node, exporters.get(node.node.name)), mine)
             daemon_pods = None if pods is None else list(pool.map(self._daemon_pod, self._pods_of(daemons or (), pods, mine)))
             pending = None if pods is None else list(pool.map(self._pending, self._waiting(pods, mine)))
             nodes = [
-                dataclasses.replace(node, system=system, host=host, unasked=why)
-                for node, (system, host, why) in zip(mine, systems, strict=True)
+                dataclasses.replace(node, system=system, host=host, unasked=why, xids=found)
+                for node, (system, host, why), found in zip(mine, systems, xids, strict=True)
             ]
             return ClusterGpus(
                 nodes=tuple(nodes),
@@ -166,6 +169,12 @@ class GpuCollector:
         if node.talos and self._talos is not None:
             return self._talos.read(addresses[0], (CDI_GEN,), sockets_in=SOCKETS if self._deep else ""), None, ""
         return None, self._ssh.read(addresses) if self._ssh is not None else None, ""
+
+    def _xids(self, node: GpuNodeFacts, exporter: Pod | None) -> GpuXids | None:
+        """What its dcgm-exporter says of XIDs, whatever its pool asks for; None where none runs on it."""
+        if exporter is None:
+            return None
+        return dcgm_exporter.metrics(self._kube, exporter, node.gpus, self._context.clock.now()).xids
 
     # ---- DaemonSets and their pods
 

@@ -12,7 +12,7 @@ import dataclasses
 import re
 import typing as t
 
-from ...model import Node, Placement, Pod
+from ...model import GpuXids, Node, Placement, Pod
 from ...model.labels import DEVICE_PLUGIN_CONFIG_LABEL
 from ...model.resources import NVIDIA_GPU, SHARED_GPU_PREFIX
 from ..facts import EventSeen, SystemService
@@ -84,6 +84,7 @@ class GpuNodeFacts:
 
     ``extensions`` maps the Talos extensions in its image to their versions. ``wrong_driver``: why its image cannot drive its GPUs.
     ``system`` is of nodes that run Talos, ``host`` of others; ``unasked``: why there is neither.
+    ``xids``: what its dcgm-exporter says, None where none runs on it.
     """
 
     node: Node
@@ -98,6 +99,7 @@ class GpuNodeFacts:
     system: NodeSystem | None = None
     host: HostSystem | None = None
     unasked: str = ""
+    xids: GpuXids | None = None
 
     @property
     def shown(self) -> int:

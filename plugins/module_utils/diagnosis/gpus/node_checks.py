@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ...planner.scheduling.node_affinity import against_labels, against_taints
+from ...planner.xids import BROKEN, xid_rows
 from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, node_check, whole_gpus
 from .host_checks import host_checks
 from .log_meanings import CDI, PLUGIN, POWER, REGISTERED, meaning_of, says
@@ -33,7 +34,7 @@ def node_checks(node: GpuNodeFacts, cluster: ClusterGpus) -> t.Iterator[GpuCheck
             yield check
     if node.host is not None:
         yield from host_checks(node, node.host)
-    for rule in (_plugin, _sockets, _gpus, _power):
+    for rule in (_plugin, _sockets, _gpus, xid_check, _power):
         check = rule(node, cluster)
         if check is not None:
             yield check
@@ -302,6 +303,24 @@ def _gpus(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
         node, "GPUs", NO, f"{shown} allocatable, and {node.gpus} GPUs{each} would be {wanted}",
         "The machine has fewer GPUs than were ordered, or the driver does not see all of them: replace it.", "gpus_missing",
     )  # fmt: skip
+
+
+def xid_check(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck | None:
+    """Only where a dcgm-exporter runs (L-55)."""
+    if node.xids is None:
+        return None
+    rows = xid_rows(node.xids.last)
+    unread = [f"unknown: {node.xids.why}"] if node.xids.why else []
+    if not rows:
+        known = f"none of {len(node.xids.last)} GPUs has one since its dcgm-exporter started"
+        return node_check(node, "XIDs", UNKNOWN if unread else OK, node.xids.why or known)
+    seen = "; ".join([*(f"XID {row['xid']} of GPU {row['gpu']}: {row['meaning']}" for row in rows), *unread])
+    broken = [row for row in rows if row["kind"] in BROKEN]
+    remedy = " ".join(dict.fromkeys(row["remedy"] for row in broken or rows))
+    if broken:
+        again = "If that is done, restart its dcgm-exporter, which keeps the last XID."
+        return node_check(node, "XIDs", NO, seen, f"{remedy} {again}", "xid")
+    return node_check(node, "XIDs", WARN, seen, remedy, "xid_seen")
 
 
 def _power(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck | None:

@@ -12,7 +12,7 @@ from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import Reason
 from ...observe.context import Context
 from ...observe.gather import address_in_mesh
-from ...observe.gpu_utilization import utilization_now
+from ...observe.gpu_metrics import utilization_now
 from ...observe.probe import Prober
 from ...planner.disruption.consolidation import POLICY as CONSOLIDATES
 from ...planner.disruption.drain_rules import is_voluntary

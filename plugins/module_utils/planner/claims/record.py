@@ -15,7 +15,7 @@ from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput, TgpError
-from ...model import Attempt, Claim, Deletion, Limits, NodeClass, Offer, Phase, Pool, Specs
+from ...model import Attempt, Claim, Deletion, Limits, NodeClass, Offer, Phase, Pool, Specs, UnhealthyCondition
 from ...units.values import parse_time, print_time
 
 _T = t.TypeVar("_T")
@@ -60,6 +60,7 @@ _ADDED: dict[type, frozenset[str]] = {
         }
     ),
     Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
+    UnhealthyCondition: frozenset({"xids"}),
 }
 
 

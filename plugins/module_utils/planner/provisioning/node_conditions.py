@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conditions and taints by which health agents say that a node is broken (L-37): which count, since when, and what becomes of the machine.
+"""Signs that a node is broken: conditions and taints of health agents (L-37), and XIDs of its GPUs (L-55). Which count, since when, and what
+becomes of the machine.
 
 What is unknown ends nothing: a condition with status Unknown fits no entry, a Node that is not Ready is judged by L-20 alone, and pods
-that could not be read keep a machine.
+that could not be read keep a machine, and a GPU whose XID could not be read is neither well nor broken.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from ...model import Claim, InstanceState, Node, Phase, Pool, StatusCondition, Taint, UnhealthyCondition
+from ...model import Claim, GpuXids, InstanceState, Node, Phase, Pool, StatusCondition, Taint, UnhealthyCondition
 from ...model.labels import GPU_XID_TAINT, READINESS_TAINT_PREFIX
 from ...model.reasons import Finding, Reason
 from ...units.values import print_duration, print_time
@@ -25,6 +26,7 @@ from ..disruption.drain_rules import busy
 from ..disruption.forced_disruption import UNHEALTHY_SHARE
 from ..garbage_collection import mass_deletion_guard
 from ..plan_builder import SECOND_RUN_AFTER, Draft
+from ..xids import broken, meaning
 
 REPLACE, REPLACE_WHEN_EMPTY, REPORT, IGNORE = "Replace", "ReplaceWhenEmpty", "Report", "Ignore"
 _BROKEN = (Reason.UNHEALTHY, Reason.REPLACED)
@@ -71,9 +73,12 @@ DEFAULTS: tuple[UnhealthyCondition, ...] = (
     *(UnhealthyCondition(kind, lasts=1200) for kind in (*_NVSENTINEL, "CSPMaintenance")),
     UnhealthyCondition(taint=GPU_XID_TAINT, lasts=1200),
     UnhealthyCondition(taint=READINESS_TAINT_PREFIX, lasts=1200),
+    UnhealthyCondition(xids=broken(), lasts=1200),
 )
 _BY_TYPE = {kind: tuple(one for one in DEFAULTS if one.type == kind) for kind in {one.type for one in DEFAULTS if one.type}}
 _TAINTS = tuple(one for one in DEFAULTS if one.taint)
+_XIDS = tuple(one for one in DEFAULTS if one.xids)
+_OF_GPU = " of GPU "
 
 
 # ---- which signs a Node shows, and for how long
@@ -103,6 +108,30 @@ def signs(node: Node, own: t.Sequence[UnhealthyCondition]) -> tuple[Sign, ...]:
         if (entry := next((one for one in (*own, *_TAINTS) if _has(one, taint)), None)) is not None:
             shown[f"taint {taint}"] = Sign(f"taint {taint}", entry, taint.added)
     return tuple(shown[name] for name in sorted(shown) if shown[name].entry.action != IGNORE)
+
+
+def xid_signs(found: GpuXids, own: t.Sequence[UnhealthyCondition], made: datetime) -> tuple[Sign, ...]:
+    """The XIDs of a node's GPUs for which there is an entry; the others say nothing of the machine. The metric does not tell when an XID
+    came up, and keeps it until the exporter starts again. One of an exporter that is older than the record of the machine (``made``) may
+    be of another use of it, so it is reported only."""
+    old = found.since is None or found.since < made
+    shown: list[Sign] = []
+    for gpu, xid in sorted((gpu, xid) for gpu, last in found.last.items() for xid in last):
+        entry = next((one for one in (*own, *_XIDS) if xid in one.xids), None)
+        if entry is None or entry.action == IGNORE:
+            continue
+        said = meaning(xid).text
+        if old and entry.action != REPORT:
+            entry = dataclasses.replace(entry, action=REPORT)
+            said += "; only reported, as its exporter is older than the record of the machine"
+        shown.append(Sign(f"XID {xid}{_OF_GPU}{gpu}", entry, None, said))
+    return tuple(shown)
+
+
+def signs_of(claim: Claim, node: Node, pool: Pool | None, found: GpuXids | None) -> tuple[Sign, ...]:
+    """Both of a machine. ``found`` None = no exporter was read."""
+    own = () if pool is None else pool.unhealthy_conditions
+    return (*signs(node, own), *(xid_signs(found, own, claim.created) if found is not None else ()))
 
 
 def _fits(entry: UnhealthyCondition, condition: StatusCondition) -> bool:
@@ -179,7 +208,7 @@ def _signs(draft: Draft, settled: Settled) -> tuple[Sign, ...]:
     if settled.node is None or not _is_judged(settled):
         return ()
     pool = draft.situation.in_force(settled.claim)
-    return signs(settled.node, () if pool is None else pool.unhealthy_conditions)
+    return signs_of(settled.claim, settled.node, pool, draft.situation.seen.xids.get(settled.node.name))
 
 
 def _is_judged(settled: Settled) -> bool:
@@ -197,6 +226,7 @@ def _tell(draft: Draft, settled: Settled) -> None:
     if not _is_judged(settled):
         draft.keep_sightings(_key(claim, ""))
         return
+    _keep_unknown_xids(draft, settled)
     for sign in _signs(draft, settled):
         first = draft.sighted(_key(claim, sign.name))
         detail = _detail(claim, sign, first)
@@ -204,6 +234,17 @@ def _tell(draft: Draft, settled: Settled) -> None:
         draft.report(claim.name, Finding.UNHEALTHY_SIGN, text, pool=claim.pool)
         if is_due(sign, first, claim.initialized or first, draft.now):
             draft.notice("node_condition", claim.name, f"{claim.name}: {text}", sign=sign.name, action=sign.entry.action)
+
+
+def _keep_unknown_xids(draft: Draft, settled: Settled) -> None:
+    """The time of an XID neither begins nor ends while its GPU is unknown."""
+    claim, pool = settled.claim, draft.situation.in_force(settled.claim)
+    if settled.node is None or (pool is not None and not pool.reads_exporters):
+        return
+    known, prefix = draft.situation.seen.xids.get(settled.node.name, GpuXids()).last, _key(claim, "XID ")
+    for key, first in draft.situation.seen.findings.items():
+        if key.startswith(prefix) and key.rpartition(_OF_GPU)[2] not in known:
+            draft.findings.setdefault(key, first)
 
 
 def _detail(claim: Claim, sign: Sign, first: datetime) -> str:
