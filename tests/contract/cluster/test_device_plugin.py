@@ -304,6 +304,28 @@ def test_the_pools_of_the_documents_decide_replicas_and_tolerations(run: t.Calla
     assert not run(documents=labelled, replicas=1, configs={"quarters": 4}).get("failed")
 
 
+@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
+@pytest.mark.parametrize("key", ["", "divided"])
+def test_L52_a_pool_with_mig_profiles_needs_a_configuration_of_strategy_mixed(
+    run: t.Callable[..., Json], cluster: Cluster, strategy: str, key: str
+) -> None:
+    """That of its nodes: the default one, or the one that their label names. Without any configuration the strategy is none."""
+    documents = pools(labels={"nvidia.com/device-plugin.config": key}) if key else pools()
+    del documents[1]["spec"]["timeSlicing"]
+    documents[1]["spec"]["mig"] = {"profiles": {"1g.10gb": 7}}
+    config = {"version": "v1", "flags": {"migStrategy": strategy}}
+    params: Json = {"replicas": 1, "configs": {key: config}} if key else {"config": config}
+    told = run(documents=documents, **params)
+    if strategy == "mixed":
+        assert not told.get("failed") and cluster.writes()
+        return
+    name = f"configuration {key}" if key else "the default configuration"
+    assert told["failed"] and cluster.writes() == []
+    assert f"p: its mig needs flags.migStrategy: mixed, and {name} has {strategy}." in told["msg"]
+    if not key:
+        assert "the default configuration has none" in run(documents=documents)["msg"]
+
+
 @pytest.mark.parametrize(
     ("params", "words"),
     [
