@@ -80,6 +80,10 @@ report:
     - C(talos_images) is what images of Talos with the stamp of this cluster, and those that its classes name, cost in this time (C(total))
       and a month (C(month)). No other sum contains it. C(images) has each with C(cloud), C(name), C(created), C(cost) in whole cents,
       C(month_cost) and C(price_basis); the costs add up to the total. C(whole) is false while one is not known; C(problems) says why.
+    - C(bill) says how exact the sums are. The bills of the providers lie between C(least) and C(most), exact amounts in text. C(clouds) has
+      each with C(name), by how many dollars its bill may be C(less) and C(more) than its part of the sums, and C(why). C(unknown_machines)
+      are those
+      whose lines were written by an older version and say no bounds.
     - C(missing_gpus) is what was paid for GPUs that nodes did not show (C(cost), C(gpu_hours)), and the C(machines), each with C(name),
       C(cost), C(gpu_hours) and what it C(shown) at least ("7 of 8"). Its dollars are part of all sums, its GPUs of no useful hour.
     - C(hours) is a list of machine hours by use, from the times that pods themselves say, each with C(use) (useful, waiting, booting, joining,

@@ -118,6 +118,7 @@ class Claim:
     ``worked_since`` is when the first pod was at work on its node; ``work_watched`` False: it was used before anybody noted that (a claim of
     an older version, or one made for a running machine).
     ``replaces`` is the name of the machine in whose place this one comes; it means nothing once that machine is gone.
+    ``billed_since`` is the second in which its bill began, where its cloud says so.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     ``gpu_losses``: when its node lacked GPUs, in their order (L-20a).
     ``work`` is what GPU pods used of it (L-44), None = no run has recorded any; ``owner`` for whom it was launched (L-45), None = a
@@ -162,6 +163,7 @@ class Claim:
     blocked_until: datetime | None = None
     blocked_times: int = 0
     gone_since: datetime | None = None
+    billed_since: datetime | None = None
     running_since: datetime | None = None
     interrupted_at: datetime | None = None
     price_bound: Decimal | None = None
@@ -180,6 +182,11 @@ class Claim:
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()
     version: str = ""  # of the store (resourceVersion); not part of the record itself
+
+    @property
+    def bill_start(self) -> datetime | None:
+        """When its bill began: what its cloud says, else the create call. None before one was sent."""
+        return None if self.launch_started is None else self.billed_since or self.launch_started
 
     @property
     def price(self) -> Decimal:

@@ -75,16 +75,17 @@ class Capability:
     gets its payload. ``tags``: own marks can be set at launch; ``stamped``: they are on every machine of ours from its first moment, so that
     one without them is not ours, whatever its name. ``created_time``: its list tells when a machine was made.
     ``registration_timeout``: seconds of L-11. ``list_delay``: seconds for which a new machine may be missing from its list.
-    ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill
-    ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
-    billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
-    for people. ``login``: the SSH user of its Ubuntu images. ``node_quality``: what hosts of nodes must be where nobody says
-    anything else. ``restamps``: what of a machine that runs already can be changed, "name" and "marks"; empty: nothing, so that one that
-    was made by hand cannot be marked as ours (``Restamps`` of providers/base.py). ``user_data_stays``: its API and its machines show user data
-    as long as a machine exists, so that it is emptied once the machine has joined (``KeepsUserData`` there). ``off_costs_less``: a
-    machine that powers itself off is billed less than one that runs, so that a guard on it saves money (L-46). ``volumes``: how many existing
-    volumes of the account a machine can be given at launch (``HasVolumes`` of providers/base.py); 0 = none. ``volume_paths``: a regular
-    expression that their places in the machine match, "" = any absolute path.
+    ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill ends
+    with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is billed.
+    ``tells_start``: its list says when the bill of a machine began. ``states``: every word its API has for a machine's state.
+    ``lane_reason``: why its machines serve no other lane, a sentence for people. ``login``: the SSH user of its Ubuntu images.
+    ``node_quality``: what hosts of nodes must be where nobody says anything else. ``restamps``: what of a machine that runs already can be
+    changed, "name" and "marks"; empty: nothing, so that one that was made by hand cannot be marked as ours (``Restamps`` of
+    providers/base.py). ``user_data_stays``: its API and its machines show user data as long as a machine exists, so that it is emptied once
+    the machine has joined (``KeepsUserData`` there). ``off_costs_less``: a machine that powers itself off is billed less than one that runs,
+    so that a guard on it saves money (L-46). ``volumes``: how many existing volumes of the account a machine can be given at launch
+    (``HasVolumes`` of providers/base.py); 0 = none. ``volume_paths``: a regular expression that their places in the machine match, "" = any
+    absolute path.
     """
 
     cloud: str
@@ -101,6 +102,7 @@ class Capability:
     billing_granularity: int = 1
     billed_until_gone: bool = True
     bills_boot: bool = True
+    tells_start: bool = False
     states: t.Mapping[str, StateFacts] = dataclasses.field(default_factory=dict)
     credential_env: tuple[str, ...] = ()
     rented: bool = True

@@ -11,7 +11,8 @@ from decimal import Decimal
 from html import escape
 
 from ..core.clock import to_text
-from ..planner.cost.cost import NOTHING, add_up
+from ..planner.cost.bill import NOTHING
+from ..planner.cost.cost import add_up
 from ..planner.cost.spend_report import USES, Report, table_of_days
 from ..units.calendar import period_of, zone
 from . import charts as report_charts
@@ -22,6 +23,7 @@ from .text import (
     WAYS,
     WORDS,
     ImageCosts,
+    bill_text,
     cents,
     headline,
     hour_rows,
@@ -48,6 +50,7 @@ def page(spending: Report, report: _Data, now: datetime, images: ImageCosts = Im
         _warnings(spending, report),
         _cards(spending, report),
         f"<p>{escape(missing_text(spending))}.</p>" if spending.missing else "",
+        f"<p>{escape(bill_text(spending))}.</p>" if spending.inexact else "",
         f"<p>{escape(traffic_text(spending))}.</p>" if spending.traffic.machines else "",
         f"<p>{escape(kept)}.</p>" if (kept := volumes_text(report["volumes"])) else "",
         f"<p>{escape(images.sentence())}.</p>" if images.sentence() else "",

@@ -10,14 +10,14 @@ import dataclasses
 import io
 import typing as t
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
 from ..model import LedgerLine, Volume
 from ..planner.cost import teams
 from ..planner.cost.cost import add_up
-from ..planner.cost.spend_report import OwnedPart, Report, to_cents
+from ..planner.cost.spend_report import Inexact, OwnedPart, Report, to_cents
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..planner.offers import account_volumes
 from ..units.values import print_money
@@ -138,6 +138,7 @@ def data(
             "once_gb": ONCE_GB,
             "hour_gb": HOUR_GB,
         },
+        "bill": bill_data(report),
         "talos_images": images.data(),
         "missing_gpus": {
             "cost": str(add_up(row.cost for row in report.missing)),
@@ -208,7 +209,10 @@ def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], i
     for heading, view in split_views(report):
         drawn = render(view, {"word": heading, "hours": "GPU h", "cost": "$"}, right=("hours", "cost"))
         lines += [*drawn, ""]
-    texts = [*headline(report, money, torn), *filter(None, [missing_text(report), traffic_text(report), images.sentence()])]
+    texts = [
+        *headline(report, money, torn),
+        *filter(None, [missing_text(report), bill_text(report), traffic_text(report), images.sentence()]),
+    ]
     return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 
 
@@ -230,6 +234,44 @@ def missing_text(report: Report) -> str:
     more = f" and {len(report.missing) - _MOST_NAMED} more" if len(report.missing) > _MOST_NAMED else ""
     paid = print_money(add_up(row.cost for row in report.missing))
     return f"${paid} of it was paid for GPUs that were rented and not there ({hours} GPU hours): {named}{more}"
+
+
+def bill_data(report: Report) -> dict[str, t.Any]:
+    """Between which amounts the bills of the providers lie, as exact text. ``unknown_machines``: those whose lines say no bounds."""
+    return {
+        "least": str(add_up((report.total, *(row.less.copy_negate() for row in report.inexact)))),
+        "most": str(add_up((report.total, *(row.more for row in report.inexact)))),
+        "unknown_machines": sum(row.unknown for row in report.inexact),
+        "clouds": [{"name": row.cloud, "less": str(row.less), "more": str(row.more), "why": _why(row)} for row in report.inexact],
+    }
+
+
+def bill_text(report: Report) -> str:
+    """How exact the sums are: by how many cents the bills of the providers may differ, and why. Empty without machines."""
+    if not report.inexact:
+        return ""
+    parts = []
+    for row in report.inexact:
+        by = [f"${_up(amount)} {word}" for word, amount in (("less", row.less), ("more", row.more)) if amount]
+        if by:
+            parts.append(f"{row.cloud} at most {' and '.join(by)} ({_why(row)})")
+    unknown = sum(row.unknown for row in report.inexact)
+    if unknown:
+        parts.append(f"{unknown} machine{'s' * (unknown != 1)} of an older version by an unknown amount")
+    if not parts:
+        return "The bills of the providers are these sums, to the cent"
+    return f"The bills of the providers may differ from these sums: {'; '.join(parts)}"
+
+
+def _why(row: Inexact) -> str:
+    """What a provider does not say."""
+    ends = "when a bill ends" if row.start_told else "when a bill begins and ends"
+    return f"it does not say {ends}" + (", and says to half a minute since when GPUs run" if row.apart else "")
+
+
+def _up(amount: Decimal) -> Decimal:
+    """To the next cent: a bound is never too small."""
+    return amount.quantize(Decimal("0.01"), ROUND_CEILING)
 
 
 def volumes_data(rows: t.Sequence[Volume], unread: t.Sequence[str]) -> dict[str, t.Any]:

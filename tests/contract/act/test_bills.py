@@ -1,8 +1,9 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ledger is the world's bill (I-13, I-24): 200 machines by chance at four clouds, with disks, bids, premiums for reliability and traffic,
-that live for minutes to days. A world holds ten of them, each in a pool and a class of its own. Traffic is an item of its own: the ledger has
+"""The ledger is the world's bill within the bounds that it names (I-13, I-24): 200 machines by chance at four clouds, with disks, bids,
+premiums for reliability and traffic, that live for minutes to days. A world holds ten of them, each in a pool and a class of its own.
+Traffic is an item of its own: the ledger has
 its prices, the report an estimate."""
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sandbox.picture import picture
 from sandbox.world import Machine
 from tests.fixtures.demo import demo_documents
 
-from .rig import Rig
+from .rig import Rig, moment
 from .test_service import POOL
 
 Build = t.Callable[..., Rig]
@@ -156,12 +157,28 @@ def machine_of(rig: Rig, line: Line) -> Machine:
 
 
 def check_hours(rig: Rig) -> None:
-    """Each line and their sum, give or take a started minute of each machine; the world's own picture has the same sum."""
+    """What the world bills for each machine lies between the bounds of its line, and the sum between those that the report prints. A bill
+    begins to the second where its provider says so. The world's own picture has the same sum."""
     rig.check_bill()
     now, lines = rig.clock.now(), rig.ledger()
-    theirs = add_up(machine_of(rig, line).cost(now) for line in lines)
+    for line in lines:
+        machine, hours = machine_of(rig, line), Decimal(line["seconds"]) / 3600 + 1
+        least, ours, most = (Decimal(line[key]) for key in ("cost_least", "cost", "cost_most"))
+        assert least <= ours <= most, line
+        assert least - MICRO * hours <= machine.cost(now) <= most + MICRO * hours, (
+            line,
+            machine.cost(now),
+            machine.created,
+            machine.ended,
+        )
+        assert line["start_told"] == (line["cloud"] != "lambda"), line
+        if line["start_told"]:
+            assert 0 <= (machine.created - moment(line["start"])).total_seconds() < 1, line
+    theirs, told = add_up(machine_of(rig, line).cost(now) for line in lines), rig.run("report")["report"]["bill"]
+    cents = Decimal("0.005")  # prices have six digits after the point
+    assert Decimal(told["least"]) - cents <= theirs <= Decimal(told["most"]) + cents and told["unknown_machines"] == 0
     minutes = add_up(Decimal(line["price_hour"]) / 60 for line in lines)
-    assert abs(add_up(Decimal(line["cost"]) for line in lines) - theirs) <= minutes
+    assert Decimal(told["most"]) - Decimal(told["least"]) <= 3 * minutes, "the bounds say something"
     totals = {key: Decimal(picture(rig.box)["totals"][key]) for key in ("cost", "traffic", "bill")}
     assert abs(totals["cost"] - theirs) <= MICRO and abs(totals["bill"] - totals["cost"] - totals["traffic"]) <= MICRO
 

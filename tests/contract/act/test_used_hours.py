@@ -37,7 +37,7 @@ CHOSEN = os.environ.keys() & {"TGP_STORIES", "TGP_FIRST_STORY"}
 SEEDS = (*range(FIRST, FIRST + STORIES), *(() if CHOSEN else FOUND))
 SPEED = 80.0  # then what this process takes for an end stays within a minute
 CENT = Decimal("0.01")
-DUST = Decimal("1e-20")  # a third of a cent has no last digit
+MICRO = Decimal("0.0001")  # prices have six digits after the point, and a machine lives for less than a hundred hours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ def test_L44_L45_hours_and_shares_are_the_integral_over_the_pods_times(told: All
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_A07_ledger_report_and_the_worlds_bill_agree(told: All, seed: int) -> None:
-    """To the last digit, and to the cent where cents are shown; with the world's give or take a started minute of each machine."""
+    """To the last digit, and to the cent where cents are shown; with the world's within the bounds of each line and those of the report."""
     story = told.stories[seed]
     rig, report = story.tale.rig, story.report
     bill = add_up(Decimal(line["cost"]) for line in story.ledger)
@@ -130,8 +130,13 @@ def test_A07_ledger_report_and_the_worlds_bill_agree(told: All, seed: int) -> No
     assert sum(Decimal(row["cost"]) for row in report["hours"]) == cents
     for view in ("teams", "namespaces", "requesters"):
         assert sum(Decimal(row["cost"]) for row in (*report["split"][view], *report["split"]["unassigned"])) == cents, view
-    theirs = add_up(machine.cost(rig.clock.now()) for machine in rig.machines(living=False))
-    assert abs(bill - theirs) <= add_up(Decimal(line["price_hour"]) / 60 for line in story.ledger) + DUST
+    theirs = {machine.id: machine.cost(rig.clock.now()) for machine in rig.machines(living=False)}
+    for line in story.ledger:
+        (number,) = line["ids"]
+        assert Decimal(line["cost_least"]) - MICRO <= theirs[number] <= Decimal(line["cost_most"]) + MICRO, (line, theirs[number])
+    total = add_up(theirs.values())
+    assert Decimal(report["bill"]["least"]) - MICRO <= total <= Decimal(report["bill"]["most"]) + MICRO
+    assert Decimal(report["bill"]["least"]) <= bill <= Decimal(report["bill"]["most"]) and report["bill"]["unknown_machines"] == 0
     assert len(story.ledger) == len(rig.machines(living=False))
 
 
@@ -144,6 +149,7 @@ def test_S1_31_metrics_of_all_stories_are_their_ledgers(told: All) -> None:
         "tgp_operator_instances_active": lambda _story: 0.0,
         "tgp_gpu_hours_by_team": _hours_of_teams,
     }
+    exact = dict.fromkeys(queries, 1e-6) | {"tgp_gpu_hours_by_team": 0.005}  # the report shows hours in four digits, of each team
     for name, expected in queries.items():
         wanted = {story.tale.rig.cluster_id: expected(story) for story in told.stories.values()}
         assert len(wanted) == len(told.stories)
@@ -152,7 +158,7 @@ def test_S1_31_metrics_of_all_stories_are_their_ledgers(told: All) -> None:
         else:
             found = _asked(told.seen, name, wanted)
         off = {cluster: (found.get(cluster, 0.0), value) for cluster, value in wanted.items()}
-        assert not {cluster: pair for cluster, pair in off.items() if abs(pair[0] - pair[1]) >= 0.005}, name
+        assert not {cluster: pair for cluster, pair in off.items() if abs(pair[0] - pair[1]) >= exact[name]}, name
 
 
 def _hours_of_teams(story: Told) -> float:

@@ -18,7 +18,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     IDLE_SINCE_ANNOTATION,
     SCALE_DOWN_DISABLED_ANNOTATION,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.bill import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, emptiness, idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import TERMINATE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.model.spec import DRAIN_TIMEOUT
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.bill import cost
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, drain_rules, expiration
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money

@@ -27,7 +27,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import INSTANCE_ID_LABEL
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line, read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.bill import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.mass_deletion_guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 

@@ -24,7 +24,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, cost, read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.bill import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.limits import may_switch, reserved, room
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 

@@ -244,6 +244,7 @@ class _Launch:
             reserved_price=t.cast(Decimal, offer.price_hour),
             expected_gpus=planned_gpus(offer, self.pool),
             launch_started=now,
+            billed_since=None,
             store_generation=self.context.once("generation", self.context.records.draw_generation),
         )
         context.lock.confirm()

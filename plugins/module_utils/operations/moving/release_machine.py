@@ -162,7 +162,9 @@ class _Release:
     def _close(self, entry: HandedOut) -> None:
         context, facts = self._context, CAPABILITIES[self._claim.cloud]
         ended = dataclasses.replace(self._claim, deletion=Deletion(Finding.RELEASED, entry.time))
-        line = ledger_line(ended, end=entry.time, granularity=facts.billing_granularity, bills_boot=facts.bills_boot)
+        line = ledger_line(
+            ended, end=entry.time, granularity=facts.billing_granularity, bills_boot=facts.bills_boot, alive=entry.time
+        )
         context.lock.confirm()
         context.store.ledger(line)
         context.store.remove(self._claim)

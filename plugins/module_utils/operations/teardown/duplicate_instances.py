@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from datetime import datetime
 
 from ...core.clock import looks
 from ...core.errors import TgpError
@@ -27,8 +28,9 @@ _LOOKS = 3  # one of them may take as long as the whole wait
 def give_back(context: Context, claim: Claim, instance: Instance, reason: str = Reason.DUPLICATE) -> None:
     """Destroy ``instance``, which is not the claim's own, and write down what it cost."""
     context.lock.confirm()
+    asked = context.clock.now()
     context.clients.cloud(instance.cloud).terminate(instance.id)
-    book(context, claim, instance, reason)
+    book(context, claim, instance, reason, asked)
 
 
 def give_back_rejected(context: Context, claim: Claim) -> None:
@@ -46,6 +48,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
     cloud = context.clients.cloud(name)
     instance = cloud.instance(instance_id)  # its prices, for the books
     context.lock.confirm()
+    asked = context.clock.now()
     cloud.terminate(instance_id)
     for _ in looks(context.clock, within=_CONFIRM, every=_POLL, least=_LOOKS):
         if (now := cloud.instance(instance_id)) is None or now.gone:
@@ -53,13 +56,14 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
     else:
         raise TgpError(f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name)
     rejected = instance or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
-    book(context, claim, dataclasses.replace(rejected, created=rejected.created or attempt.time), Finding.LAUNCH_REFUSED)
+    made = dataclasses.replace(rejected, created=rejected.created or attempt.time)
+    book(context, claim, made, Finding.LAUNCH_REFUSED, asked)
     context.progress.step(claim.name, "terminated", f"{name} id {instance_id}, which a refused create call had left behind")
 
 
-def book(context: Context, claim: Claim, instance: Instance, reason: str) -> None:
-    """Write down what a machine cost until now that is not the claim's own."""
-    now = context.clock.now()
+def book(context: Context, claim: Claim, instance: Instance, reason: str, asked: datetime) -> None:
+    """Write down what a machine cost until now that is not the claim's own. ``asked``: before its destroy call, when it still existed."""
+    now, facts = context.clock.now(), CAPABILITIES[instance.cloud]
     booked = dataclasses.replace(
         claim,
         cloud=instance.cloud,
@@ -71,6 +75,7 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str) -> Non
         ),
         ids_seen=(instance.id,),
         launch_started=instance.created or claim.launch_started,
+        billed_since=instance.created if facts.tells_start else None,
         running_since=instance.running_since or (instance.created if instance.state is InstanceState.RUNNING else None),
         interrupted_at=None,
         price_paid=claim.price_paid if instance.price_hour is None else instance.price_hour,
@@ -82,8 +87,9 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str) -> Non
     line = ledger_line(
         booked,
         end=now,
-        granularity=CAPABILITIES[instance.cloud].billing_granularity,
-        bills_boot=CAPABILITIES[instance.cloud].bills_boot,
+        granularity=facts.billing_granularity,
+        bills_boot=facts.bills_boot,
+        alive=asked,
     )
     line["key"] = f"{claim.name}.{re.sub(r'[^a-z0-9-]', '-', instance.id.lower())}.x"
     context.store.ledger(line)

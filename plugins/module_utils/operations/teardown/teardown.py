@@ -29,7 +29,7 @@ from ...model.reasons import Finding, Reason
 from ...observe.context import Context
 from ...planner.claims.record import LONGEST_WORDS, advance, in_force
 from ...planner.cluster_state import UNKNOWN_WINDOW
-from ...planner.cost.cost import ledger_line, noted
+from ...planner.cost.cost import ledger_line
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
 from ...planner.disruption.expiration import holds_end
 from ...planner.garbage_collection.termination_steps import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
@@ -38,6 +38,7 @@ from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw
 from ..launch.payload import take_back_all
 from .duplicate_instances import book, without_booked
+from .end_of_bill import end_of_bill, last_look, shown_at
 from .garbage_collection import delete_device, discard_extras, extras_of
 from .service_idle import got_work, node_in_use, not_idle_any_more
 from .slots import MOST, Slots, emptiest_first
@@ -93,6 +94,7 @@ class _Teardown:
         self.node: Node | None = None
         self.known = Facts(context.clock.now())
         self._accepted: datetime | None = None
+        self._alive: datetime | None = None  # when its cloud showed it last
         self._missing: dict[str, datetime] = {}  # id → when the first list was read that did not show it
         self._attached: t.Sequence[str] = ()
         self._no_mesh = ""
@@ -290,7 +292,7 @@ class _Teardown:
             return self._stay(why)
         own = self.claim.instance_id or ids[0]
         for instance_id in ids:
-            other = None if instance_id == own else self._second(instance_id)
+            other, since = None if instance_id == own else self._second(instance_id), self.context.clock.now()
             self._ask(instance_id)
             if other is not None and not other.gone:  # the closing line tells of one machine only
                 book(
@@ -298,6 +300,7 @@ class _Teardown:
                     self.claim,
                     other,
                     Finding.LAUNCH_REFUSED if instance_id in self.claim.rejects else Reason.DUPLICATE,
+                    since,
                 )
         self._learn(instance=None)
         return None
@@ -347,16 +350,9 @@ class _Teardown:
         return None
 
     def _note_bill(self) -> None:
-        """Where disk and GPUs are billed apart: the last look at since when, and until when, its GPUs ran."""
-        capability = CAPABILITIES[self.claim.cloud]
-        if capability.bills_boot:
-            return
-        listed = self.context.clients.instances(self.claim.cloud)
-        own = next((instance for instance in listed or () if instance.id == self.claim.instance_id), None)
-        if own is not None:
-            current = noted(self.claim, own, capability, self.context.clock.now(), self.node)
-            if current is not self.claim:
-                self._write(current)
+        current = last_look(self.context, self.claim, self.node)
+        if current is not self.claim:
+            self._write(current)
 
     def _confirm(self) -> Ended | None:
         """Wait, within this run, until the cloud says that every machine is gone."""
@@ -367,7 +363,7 @@ class _Teardown:
         else:
             return self.pending("the cloud does not yet say that the machine is gone")
         if self.claim.gone_since is None:
-            self._write(gone_since=self._end_of_bill())
+            self._write(gone_since=end_of_bill(self.context, self.claim.cloud, self._accepted, self._missing.values()))
         self._gone()
         return None
 
@@ -379,6 +375,7 @@ class _Teardown:
 
     def _ask(self, instance_id: str) -> None:
         """The destroy call, resent while the cloud answers 429 and the run lock is ours."""
+        self._alive = shown_at(self.context, self.claim) or self._alive
         context, now, cloud = self.context, self.context.clock.now(), self.claim.cloud
         deletion = dataclasses.replace(self.deletion, started=self.deletion.started or now, attempts=self.deletion.attempts + 1)
         self._write(deletion=deletion)
@@ -401,13 +398,6 @@ class _Teardown:
                 raise
 
         resend(terminate, _RATE_LIMITED, context.clock, before=context.lock.confirm)
-
-    def _end_of_bill(self) -> datetime:
-        """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment."""
-        if self._accepted is not None and not CAPABILITIES[self.claim.cloud].billed_until_gone:
-            return self._accepted
-        now = self.context.clock.now()
-        return self.context.clocks.billed_now() - (now - max(self._missing.values(), default=now))
 
     def _is_gone(self, cloud: Cloud, instance_id: str) -> bool:
         """Its cloud says so of it, or two lists, half a minute apart, and a look by its id miss it (L-2a)."""
@@ -463,9 +453,10 @@ class _Teardown:
         ids = without_booked(self.context, self.claim)
         billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
         facts = CAPABILITIES[self.claim.cloud]
-        line = ledger_line(billed, end=end, granularity=facts.billing_granularity, bills_boot=facts.bills_boot)
+        line = ledger_line(billed, end=end, granularity=facts.billing_granularity, bills_boot=facts.bills_boot, alive=self._alive)
         if not facts.rented:  # an own machine comes again under its name: one line for each time it was on
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
+            line["cost_least"] = line["cost_most"] = line["cost"]  # nobody else writes its bill
         self.context.store.ledger(line)
         self.context.store.remove(self.claim)
         self.context.records.forget(self.claim)

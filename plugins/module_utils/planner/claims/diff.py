@@ -94,7 +94,7 @@ def _offer(offer: Offer) -> str:
 _OBSERVED = frozenset(
     {
         "price_paid", "ip", "node_name", "node_uid", "mesh_device_id", "mesh_seen", "registered", "initialized", "idle_since",
-        "underused_since", "blocked_until", "blocked_times", "gone_since", "running_since", "interrupted_at",
+        "underused_since", "blocked_until", "blocked_times", "gone_since", "billed_since", "running_since", "interrupted_at",
         "worked_since", "work",
     }
 )  # fmt: skip

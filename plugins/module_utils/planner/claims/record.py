@@ -26,6 +26,7 @@ _ADDED: dict[type, frozenset[str]] = {
     Deletion: frozenset({"cause"}),
     Claim: frozenset(
         {
+            "billed_since",
             "running_since",
             "interrupted_at",
             "price_bound",

@@ -29,7 +29,8 @@ from ..disruption.do_not_disrupt import node_hold
 from ..garbage_collection.orphans import Orphan, is_used
 from ..plan_builder import Draft
 from ..provisioning import service
-from .cost import NOTHING, add_up, between, books
+from .bill import NOTHING
+from .cost import add_up, between, books
 from .hours import portion
 from .spend_report import priced
 from .teams import SharedMachine, Shares, Split, shares, split, team_of

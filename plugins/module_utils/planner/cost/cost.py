@@ -1,11 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a claim costs (L-16): price times lived time, whole billing units, never negative, never rounded.
-
-Where a cloud bills disk and GPUs apart (``bills_boot`` False), the disk counts as long as the machine exists, and the rest of its price
-only while it runs.
-"""
+"""What a claim costs (L-16), its line in the ledger, and the books."""
 
 from __future__ import annotations
 
@@ -20,16 +16,9 @@ from ...model import Capability, Claim, GpuLoss, Instance, InstanceState, Lane, 
 from ...units.values import parse_time, print_time
 from ..claims.record import decode, encode
 from . import hours
+from .bill import INEXACT, NOTHING, answered, billed, bounds
 
 HOURS_PER_DAY = 24
-
-
-def cost(price_hour: Decimal, start: datetime, end: datetime, granularity: int = 1) -> Decimal:
-    """Dollars for a machine from ``start`` to ``end``. ``granularity`` in seconds; a started unit is billed whole."""
-    lived = end - start
-    microseconds = max(0, (lived.days * 86400 + lived.seconds) * 1_000_000 + lived.microseconds)
-    units = -(-microseconds // (granularity * 1_000_000))
-    return price_hour * units * granularity / Decimal(3600)
 
 
 def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot: bool = True) -> Decimal:
@@ -41,32 +30,11 @@ def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot:
     return billed(
         claim.price,
         claim.offer.storage_price_hour,
-        (claim.launch_started, end),
+        (claim.bill_start or claim.launch_started, end),
         (claim.running_since, claim.interrupted_at),
         granularity,
         bills_boot=bills_boot,
     )
-
-
-def billed(
-    price: Decimal,
-    disk: Decimal,
-    life: tuple[datetime, datetime],
-    running: tuple[datetime | None, datetime | None],
-    granularity: int = 1,
-    *,
-    bills_boot: bool = True,
-) -> Decimal:
-    """Dollars of a machine at ``price`` per hour, ``disk`` of it for storage, that lived from ``life[0]`` to ``life[1]``; its GPUs ran
-    between ``running``, which counts where disk and GPUs are billed apart."""
-    start, end = life
-    if bills_boot:
-        return cost(price, start, end, granularity)
-    disk = min(disk, price)
-    total = cost(disk, start, end, granularity)
-    if running[0] is not None:
-        total += cost(price - disk, running[0], min(running[1] or end, end), granularity)
-    return total
 
 
 def per_day(price_hour: Decimal) -> Decimal:
@@ -75,7 +43,13 @@ def per_day(price_hour: Decimal) -> Decimal:
 
 
 def ledger_line(
-    claim: Claim, *, end: datetime, granularity: int = 1, bills_boot: bool = True, lives: bool = False
+    claim: Claim,
+    *,
+    end: datetime,
+    granularity: int = 1,
+    bills_boot: bool = True,
+    lives: bool = False,
+    alive: datetime | None = None,
 ) -> dict[str, t.Any]:
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
@@ -85,8 +59,10 @@ def ledger_line(
     ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known.
     ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same.
     ``attempts``, ``phases`` and ``cause`` are for counters that survive runs: see LedgerLine. ``work`` is what pods used (L-44); ``lives``: the
-    machine has not ended, and pods that ran when it was last recorded still do."""
-    started = claim.launch_started
+    machine has not ended, and pods that ran when it was last recorded still do. ``alive``: see bounds, from which
+    ``cost_least`` and ``cost_most`` are; ``start_told``: its cloud says when the bill began."""
+    started = claim.bill_start
+    least, most = bounds(claim, end, granularity, bills_boot=bills_boot, alive=end if lives else alive)
     if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
     useful, idle = _use(claim, end)
@@ -113,6 +89,9 @@ def ledger_line(
         "running_since": print_time(claim.running_since) if claim.running_since else None,
         "interrupted_at": print_time(claim.interrupted_at) if claim.interrupted_at else None,
         "cost": str(claim_cost(claim, end, granularity, bills_boot=bills_boot)),
+        "cost_least": str(least),
+        "cost_most": str(most),
+        "start_told": claim.billed_since is not None,
         "reason": claim.deletion.reason if claim.deletion else "",
         "why": claim.deletion.last_error if claim.deletion and claim.initialized is None else "",
         "joined": claim.initialized is not None,
@@ -241,14 +220,13 @@ def missing_gpus(line: LedgerLine, start: datetime, end: datetime) -> tuple[Deci
 
 # ---- what the bill of a machine hangs on, from what its cloud says of it (L-16): the price, and when its GPUs ran
 
-_INEXACT = timedelta(seconds=30)  # uptimes come in tenths of a minute, and with an answer that was on its way
-
 
 def noted(claim: Claim, instance: Instance, capability: Capability | None, now: datetime, node: Node | None = None) -> Claim:
     """The claim with what ``instance``, its own machine, says of its bill.
 
-    Where disk and GPUs are billed apart: since when the GPUs run (the first sighting, if the cloud does not tell), and when they were
-    taken away or stopped. No cloud tells that; a Node that fell silent after it began to run tells it better than the first look at the cloud.
+    When the bill began, once, where the cloud tells. Where disk and GPUs are billed apart: since when the GPUs run (the first sighting, if the
+    cloud does not tell), and when they were taken away or stopped. No cloud tells that; a Node that fell silent after it began to run tells it
+    better than the first look at the cloud.
     """
     paid = claim.price_paid if instance.price_hour is None else instance.price_hour
     running, interrupted = claim.running_since, claim.interrupted_at
@@ -257,14 +235,27 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
         if reported is not None and claim.adopted is not None and claim.launch_started is not None:
             reported = max(reported, claim.launch_started)  # what it cost before it was ours is not on our bill
         exact = instance.state is InstanceState.RUNNING  # else a bound, for a claim that knows nothing better
-        if reported is not None and (running is None or (exact and reported < running - _INEXACT)):
+        if reported is not None and (running is None or (exact and reported < running - INEXACT)):
             running = reported
         elif running is None and instance.state is InstanceState.RUNNING:
             running = now
         if (instance.interrupted or instance.halted) and interrupted is None:
             interrupted = _silent_since(node, running) or now
-    changed = (paid, running, interrupted) != (claim.price_paid, claim.running_since, claim.interrupted_at)
-    return dataclasses.replace(claim, price_paid=paid, running_since=running, interrupted_at=interrupted) if changed else claim
+    since = _billed_since(claim, instance, capability, now)
+    before = (claim.price_paid, claim.running_since, claim.interrupted_at, claim.billed_since)
+    if (paid, running, interrupted, since) == before:
+        return claim
+    return dataclasses.replace(claim, price_paid=paid, running_since=running, interrupted_at=interrupted, billed_since=since)
+
+
+def _billed_since(claim: Claim, instance: Instance, capability: Capability | None, now: datetime) -> datetime | None:
+    """The whole second in which its cloud says that the bill began. A clock over there that differs from ours moves it neither before the
+    create call nor behind its answer; what a machine cost before it was ours is not on our bill."""
+    if claim.billed_since is not None or claim.launch_started is None or instance.created is None:
+        return claim.billed_since
+    if capability is None or not capability.tells_start:
+        return None
+    return min(max(instance.created, claim.launch_started), answered(claim) or now).replace(microsecond=0)
 
 
 def _silent_since(node: Node | None, running: datetime | None) -> datetime | None:
@@ -278,7 +269,6 @@ def _silent_since(node: Node | None, running: datetime | None) -> datetime | Non
 # is cut, add up to that cost exactly
 
 _EXACT = Context(prec=120)  # amounts have 28 digits; sums and differences of very many of them still lose none
-NOTHING = Decimal(0)
 
 
 def read_ledger(records: t.Iterable[t.Mapping[str, t.Any]], torn: t.Iterable[str] = ()) -> Ledger:
@@ -324,6 +314,9 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         work_watched=bool(record.get("work_watched")),
         idle_since=_time(record.get("idle_since")),
         cost=cost,
+        cost_least=_told(record.get("cost_least")),
+        cost_most=_told(record.get("cost_most")),
+        start_told=bool(record.get("start_told")),
         granularity=granularity,
         bills_boot=bool(record.get("bills_boot", True)),
         reason=str(record.get("reason") or ""),

@@ -48,7 +48,7 @@ class PodTime(t.NamedTuple):
 
 
 class Lifeline(t.NamedTuple):
-    """A machine's life as far as its use hangs on it: its create call, since when it joins, is usable and is drained (None = not), and how
+    """A machine's life as far as its use hangs on it: when its bill began, since when it joins, is usable and is drained (None = not), and how
     many GPUs or slices its node is to show."""
 
     began: datetime
@@ -62,7 +62,7 @@ def life_of(claim: Claim) -> Lifeline:
     """That of a claim."""
     draining = claim.deletion.requested if claim.deletion is not None else None
     return Lifeline(
-        _whole(claim.launch_started or claim.created),
+        _whole(claim.bill_start or claim.created),
         next((_whole(moment) for moment, phase, _why in claim.history if phase == Phase.JOINING.value), None),
         _whole(claim.initialized),
         _whole(draining),

@@ -33,7 +33,7 @@ def paid_until(start: datetime, moment: datetime, unit: int) -> datetime:
 def goes_from_of(claim: Claim, due: datetime, capability: Capability | None) -> datetime:
     """The same for a machine of ours."""
     unit = capability.billing_granularity if capability is not None and capability.rented else 1
-    return goes_from(claim.launch_started or claim.created, due, unit)
+    return goes_from(claim.bill_start or claim.created, due, unit)
 
 
 def against(claim: Claim, due: datetime, now: datetime, capability: Capability | None) -> str:

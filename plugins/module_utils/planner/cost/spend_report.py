@@ -15,7 +15,8 @@ from fractions import Fraction
 from ...model import LedgerLine, PodOwner
 from ...model.reasons import Finding, Reason
 from ...units.calendar import Period, days_between, period_of
-from .cost import NOTHING, add_up, between, billed, missing_gpus, use_of
+from .bill import NOTHING, billed
+from .cost import add_up, between, missing_gpus, use_of
 from .hours import HOURS, Piece, in_cents, pieces, portion
 from .teams import Split, owned, split
 from .traffic import Assumption, Total, of_lines
@@ -101,6 +102,19 @@ class MissingGpus:
     cost: Decimal
     gpu_hours: Decimal
     shown: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inexact:
+    """By how many dollars the bill of a cloud may be ``less`` or ``more`` than its machines are booked with. ``start_told``: it says when each
+    bill began; ``apart``: it bills disk and GPUs apart; ``unknown``: machines of lines of older versions, which say no bounds."""
+
+    cloud: str
+    less: Decimal
+    more: Decimal
+    start_told: bool
+    apart: bool
+    unknown: int
 
 
 # ---- hours by use (L-44): the paid time of every machine, and what it cost
@@ -220,7 +234,7 @@ class Report:
     """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order. None of them
     contains ``traffic``, which is an estimate. ``missing``: machines that lacked GPUs, the dearest first; their dollars are in all sums, and
     their GPUs in no hour of use. ``by_hours``: machine hours by use, from the times that pods themselves say
-    (L-44). ``split``: dollars by who used the GPUs (L-45)."""
+    (L-44). ``split``: dollars by who used the GPUs (L-45). ``inexact``: how exact the sums are, by cloud."""
 
     since: datetime | None
     until: datetime
@@ -240,6 +254,7 @@ class Report:
     missing: tuple[MissingGpus, ...] = ()
     by_hours: t.Mapping[str, HourSum] = dataclasses.field(default_factory=dict)
     split: Split = dataclasses.field(default_factory=Split)
+    inexact: tuple[Inexact, ...] = ()
 
     @property
     def per_gpu_hour(self) -> Decimal | None:
@@ -270,6 +285,7 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
         missing=_missing(spent),
         by_hours=hour_sums(lines, since, until),
         split=split((line, piece, cost) for line in lines for piece, cost in priced(line, since, until)),
+        inexact=_inexact({part.line.key: part.line for part in spent}.values()),
     )
 
 
@@ -284,6 +300,24 @@ def split_by_teams(lines: t.Sequence[LedgerLine], now: datetime) -> Split | None
     if not any(use.owner.team for use in uses):
         return None
     return split((line, piece, cost) for line in lines for piece, cost in priced(line, None, now))
+
+
+def _inexact(lines: t.Iterable[LedgerLine]) -> tuple[Inexact, ...]:
+    """Of whole machines, also where only a part of their life is reported."""
+    by_cloud: dict[str, list[LedgerLine]] = {}
+    for line in lines:
+        by_cloud.setdefault(line.cloud or "unknown", []).append(line)
+    return tuple(
+        Inexact(
+            cloud,
+            add_up(line.cost - line.cost_least for line in several if line.cost_least is not None),
+            add_up(line.cost_most - line.cost for line in several if line.cost_most is not None),
+            all(line.start_told for line in several),
+            not all(line.bills_boot for line in several),
+            sum(line.cost_least is None or line.cost_most is None for line in several),
+        )
+        for cloud, several in sorted(by_cloud.items())
+    )
 
 
 def _missing(spent: t.Iterable[Part]) -> tuple[MissingGpus, ...]:

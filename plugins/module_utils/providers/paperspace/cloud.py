@@ -37,6 +37,7 @@ FACTS = Capability(
     stop=True,
     off_costs_less=True,
     created_time=True,
+    tells_start=True,
     list_delay=60,
     carrier=Carrier.SCRIPT,
     user_data_limit=SCRIPT_LIMIT,

@@ -49,6 +49,7 @@ FACTS = Capability(
     tags=True,  # variables of the pod's environment
     stamped=True,
     created_time=True,
+    tells_start=True,
     registration_timeout=1200,
     list_delay=120,
     states={

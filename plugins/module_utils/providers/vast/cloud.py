@@ -47,6 +47,7 @@ FACTS = Capability(
     tags=True,
     stamped=True,
     created_time=True,
+    tells_start=True,
     carrier=Carrier.ENVIRONMENT,
     user_data_limit=32_000,
     registration_timeout=1200,

@@ -40,6 +40,7 @@ FACTS = Capability(
     tags=True,
     stamped=True,
     created_time=True,
+    tells_start=True,
     user_data_limit=USER_DATA_LIMIT,
     user_data_stays=True,
     restamps=("name", "marks"),
