@@ -107,6 +107,20 @@ COST = Dashboard(
             _one("sum by (use) (tgp_spend_by_use_dollars{@})", "{{use}}"),
         ),
         Panel(
+            "Spending by team",
+            "lines",
+            DOLLARS,
+            "What each team's pods used of the same money. Nothing is shown while no pod, namespace or document names a team.",
+            _one("sum by (team) (tgp_spend_by_team_dollars{@})", "{{team}}"),
+        ),
+        Panel(
+            "Spending that no team used",
+            "bars",
+            DOLLARS,
+            "The rest of the same money, by the state of the GPUs. With the teams it is all that was spent.",
+            _one("sum by (state) (tgp_spend_unassigned_dollars{@})", "{{state}}"),
+        ),
+        Panel(
             "Share of budgets that is spent",
             "bars",
             SHARE,
@@ -452,6 +466,13 @@ GPUS = Dashboard(
             NUMBER,
             "Pods that wait for GPUs, as the last autoscale saw them. served: a machine is there or on its way for them.",
             _one("sum by (served) (tgp_pods_waiting{@})", "served: {{served}}"),
+        ),
+        Panel(
+            "GPU time by team",
+            "lines",
+            SECONDS,
+            "Time × GPUs that the pods of each team asked for while they ran. Nothing is shown while nothing names a team.",
+            _one("sum by (team) (tgp_gpu_seconds_by_team{@})", "{{team}}"),
         ),
         Panel(
             "GPU utilization",

@@ -159,12 +159,14 @@ class Sandbox(Running):
             headers={"content-type": "application/merge-patch+json"},
         ).raise_for_status()
 
-    def run_job(self, node: str, name: str = "training-job") -> None:
-        """A pod on a node that has one of its GPUs; returns when it runs."""
+    def run_job(self, node: str, name: str = "training-job", **labels: str) -> None:
+        """A pod on a node that has one of its GPUs; returns when it runs. ``labels``: of tgp.io, as team."""
         resources = {"limits": {"nvidia.com/gpu": "1"}}
         container = {"name": "train", "image": "registry.example/train:1", "resources": resources}
         spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [container]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        marks = {f"tgp.io/{key}": value for key, value in labels.items()}
+        meta = {"name": name, "namespace": "default", "labels": marks}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         self.kube.post("/api/v1/namespaces/default/pods", json=pod).raise_for_status()
         self.until(lambda: self.get(f"/api/v1/namespaces/default/pods/{name}")["status"].get("phase") == "Running", f"{name} runs")
 

@@ -161,6 +161,21 @@ def share_of_budget(truth: Truth) -> Bounds:
     return least / float(truth.budget), most / float(truth.budget)
 
 
+def job_time(truth: Truth) -> Bounds:
+    """Seconds for which the pod of team red has run, at the start of the last run and now."""
+    (container,) = truth.sandbox.get("/api/v1/namespaces/default/pods/training-job")["status"]["containerStatuses"]
+    began = from_text(container["state"]["running"]["startedAt"]).timestamp()
+    return truth.since["now"] - began, from_text(truth.world["now"]).timestamp() - began
+
+
+def team_bill(truth: Truth) -> Bounds:
+    """What the pod's GPU cost, give or take the minutes that are billed whole."""
+    (machine,) = truth.living
+    second = float(machine["price_hour"]) / machine["gpus"] / 3600
+    least, most = job_time(truth)
+    return (least - 60) * second, (most + 60) * second
+
+
 _ALL = {"scope": "all", "name": "all", "period": "month"}
 _INSTANCE = {"provider": "lambda", "kind": "instance"}
 #: panel → the moment in which it is looked at, and all or some of the series that it must show then
@@ -172,6 +187,8 @@ EXPECTED: dict[str, tuple[str, t.Callable[[Truth], Series]]] = {
     "cost/Cost per hour by pool": ("idle", lambda truth: exact(truth.hourly(), **TRAINING)),
     "cost/Spending by pool": ("idle", lambda truth: between(truth.spent(), pool="default/training")),
     "cost/What the money was for": ("idle", lambda truth: between(truth.cost(truth.failed), use="failed_join")),
+    "cost/Spending by team": ("team", lambda truth: between(team_bill(truth), team="red")),
+    "cost/Spending that no team used": ("team", lambda truth: between(truth.cost(truth.failed), state="failed")),
     "cost/Share of budgets that is spent": ("idle", lambda truth: between(share_of_budget(truth), **_ALL)),
     "cost/Left of budgets": ("idle", lambda truth: between(left_of_budget(truth), **_ALL)),
     "cost/Limits per hour": ("idle", lambda truth: limits(truth, "maxHourlyCost")),
@@ -241,6 +258,7 @@ EXPECTED: dict[str, tuple[str, t.Callable[[Truth], Series]]] = {
     "gpus/Idle share of the cost": ("idle", lambda truth: exact(1, pool="default/training")),
     "gpus/Demand for GPUs": ("loop", lambda truth: several(exact(0, state=state) for state in ("used", "free", "coming"))),
     "gpus/Waiting pods": ("loop", lambda truth: several([exact(1, served="false"), exact(0, served="true")])),
+    "gpus/GPU time by team": ("team", lambda truth: between(job_time(truth), team="red")),
     "gpus/Idle machines": (
         "idle",
         lambda truth: age(truth.since["now"], from_text(truth.world["now"]).timestamp(), name=truth.living[0]["name"]),

@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One story, seen by a real Prometheus in all three ways: rent, fail, idle, budget, a refused key, an orphan, delete, loop."""
+"""One story, seen by a real Prometheus in all three ways: rent, fail, idle, budget, a team's pod, a refused key, an orphan, delete, loop."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import os
 import signal
 import time
@@ -22,7 +23,7 @@ from sandbox.running import ROOT
 from tests.fixtures.demo import demo_documents
 
 from .box import Sandbox, bill, by_name
-from .panel_picture import draw
+from .panel_picture import record
 from .panels import EXPECTED, ORPHAN, SHOWN, SILENT, Truth, queries, wrong
 from .prometheus import RULES, Monitoring, promtool
 
@@ -175,6 +176,12 @@ def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(sto
     story.run("reap", env=budget(story.spent() * 100 / 105))
     seen.fires("TgpBudgetExhausted")
 
+    sandbox.run_job(next(iter(sandbox.claims())), team="red")
+    sandbox.advance(2 * 3600)
+    story.run("reap")
+    story.panels_agree("team")
+    sandbox.end_job()
+
     sandbox.faults(REFUSED)
     odd = story.fault()
     story.run("reap", rc=2)
@@ -219,18 +226,18 @@ def test_S0_05_a_story_is_scraped_in_three_ways_and_the_alerts_fire_in_order(sto
         seen.until(lambda: seen.firing() == set(), f"all is well again: {seen.firing()}")
         loop.process.send_signal(signal.SIGTERM)
         assert loop.finish(60).rc == 0
-        drawn(story)
+        recorded(story)
     finally:
         loop.kill()
     assert seen.fired[0] == "TgpMetricsAbsent" and len(seen.fired) == 10, seen.fired
 
 
-def drawn(story: Story) -> None:
-    """The picture of what the panels showed; in the file that TGP_PANELS_PICTURE names, else in the folder of the test."""
-    path = Path(os.environ.get("TGP_PANELS_PICTURE") or story.folder / "panels.png")
-    panels = draw(story.seen, "file", story.began, path)
+def recorded(story: Story) -> None:
+    """The data of what the panels showed; in the file that TGP_PANELS_DATA names, else in the folder of the test."""
+    path = Path(os.environ.get("TGP_PANELS_DATA") or story.folder / "panels.json")
+    panels = record(story.seen, "file", story.began, path)
     assert {panel for panel, (moment, _expected) in EXPECTED.items() if moment != "loop"} <= set(panels)
-    assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 20_000
+    assert set(json.loads(path.read_text())["panels"]) == set(queries("file")) and path.stat().st_size < 300_000
 
 
 def _pod_that_fits_nowhere(sandbox: Sandbox) -> None:

@@ -153,6 +153,57 @@ def test_S1_31_no_panel_covers_another_one() -> None:
         assert len(cells) == len(set(cells)) and max(x for x, _y in cells) < 24, name
 
 
+#: what Grafana needs of a file that a person imports, and of each panel in it, with their types
+IMPORTED = {"uid": str, "title": str, "schemaVersion": int, "panels": list, "templating": dict, "time": dict, "version": int}
+OF_PANELS = {"id": int, "type": str, "title": str, "gridPos": dict, "fieldConfig": dict, "options": dict, "targets": list}
+KINDS = {"stat", "bargauge", "timeseries", "state-timeline", "table"}
+
+
+def test_S1_31_each_dashboard_can_be_imported_by_hand() -> None:
+    """By what Grafana documents of its JSON model; no Grafana reads it here. A file without ``id`` is a new dashboard, one with ``__inputs`` asks
+    for data sources, and a data source by a uid of its own exists on one server only."""
+    for name, board in BOARDS.items():
+        assert {key: type(board.get(key)) for key in IMPORTED} == IMPORTED, name
+        assert "id" not in board and "__inputs" not in board, name
+        assert {type(target["refId"]) for panel in board["panels"] for target in panel["targets"]} == {str}, name
+        for panel in board["panels"]:
+            assert {key: type(panel.get(key)) for key in OF_PANELS} == OF_PANELS and panel["type"] in KINDS, panel["title"]
+            assert panel["id"] > 0 and set(panel["gridPos"]) == {"x", "y", "w", "h"}, panel["title"]
+            assert all(type(one) is int and one >= 0 for one in panel["gridPos"].values()), panel["title"]
+            assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]), panel["title"]
+        used = set(re.findall(r"\$\{?(\w+)\}?", json.dumps([board["panels"], board["templating"]]))) - {"__all"}
+        assert used == set(VARIABLES), name
+        assert {uid for uid in re.findall(r'"uid": "([^"]*)"', json.dumps(board["panels"]))} == {"${datasource}"}, name
+
+
+def test_S1_31_the_pictures_are_drawn_of_the_kept_data_and_these_dashboards() -> None:
+    made = json.loads(printed("import panel_pictures, json; print(json.dumps(panel_pictures.texts()))"))
+    folder = ROOT / "docs" / "images"
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in folder.glob("dashboard-*.svg")}, (
+        "run: python docs/panel_pictures.py"
+    )
+    assert sorted(made) == sorted(f"dashboard-{name.removesuffix('.json')}.svg" for name in BOARDS)
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in made if f"(../images/{name})" not in text] == []
+
+
+def test_S1_31_the_kept_data_are_answers_to_the_queries_of_these_panels() -> None:
+    data = json.loads((ROOT / "docs" / "images" / "panels.json").read_text(encoding="utf-8"))
+    asked = {
+        f"{name.removesuffix('.json')}/{panel['title']}": [
+            target["expr"].replace("$cluster", ".*").replace("$job", data["job"]) for target in panel["targets"]
+        ]
+        for name, board in BOARDS.items()
+        for panel in board["panels"]
+    }
+    assert {panel: [one["query"] for one in found] for panel, found in data["panels"].items()} == asked, (
+        "a dashboard has changed: see TGP_PANELS_DATA in docs/how_to/development.md"
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", data["date"])
+    filled = [panel for panel, found in data["panels"].items() if any(one["series"] for one in found)]
+    assert len(filled) > 0.8 * len(asked) and {"cost/Spending by team", "gpus/GPU time by team"} <= set(filled)
+
+
 def test_the_page_names_each_dashboard() -> None:
     rows = re.findall(r"^\| `(\w+\.json)` \| (.+?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert dict(rows) == {name: board["title"].removeprefix("tgp.gpu / ") for name, board in BOARDS.items()}

@@ -96,7 +96,7 @@ def _teams(lines: t.Sequence[LedgerLine], now: datetime) -> t.Iterator[Sample]:
     shown = names(found.teams)
     for team, share in found.teams.items():
         yield Sample("tgp_spend_by_team_dollars", {"team": shown[team]}, float(share.cost))
-        yield Sample("tgp_gpu_hours_by_team", {"team": shown[team]}, float(share.gpu_hours))
+        yield Sample("tgp_gpu_seconds_by_team", {"team": shown[team]}, float(share.gpu_hours * 3600))
     for word in UNASSIGNED:
         share = found.unassigned.get(word, Share())
         yield Sample("tgp_spend_unassigned_dollars", {"state": word}, float(share.cost))

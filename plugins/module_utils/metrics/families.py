@@ -74,7 +74,7 @@ _RECORDS = (
         "What no team's pods used, by the state of the GPUs. With the sum of all teams it is all that was spent.",
         RECORDS,
     ),
-    Family("tgp_gpu_hours_by_team", GAUGE, ("team",), "GPU hours that pods of a team asked for while they ran.", RECORDS),
+    Family("tgp_gpu_seconds_by_team", GAUGE, ("team",), "Seconds × GPUs that pods of a team asked for while they ran.", RECORDS),
     Family("tgp_budget_dollars", GAUGE, ("scope", "name", "period"), "Amount of a budget.", RECORDS),
     Family("tgp_budget_spent_dollars", GAUGE, ("scope", "name", "period"), "What was spent of it in the running period.", RECORDS),
     Family(

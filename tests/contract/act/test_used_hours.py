@@ -147,9 +147,9 @@ def test_S1_31_metrics_of_all_stories_are_their_ledgers(told: All) -> None:
         "tgp_spend_by_use_dollars": lambda story: float(story.report["total"]),
         "tgp_machines_ended_total": lambda story: float(len(story.ledger)),
         "tgp_operator_instances_active": lambda _story: 0.0,
-        "tgp_gpu_hours_by_team": _hours_of_teams,
+        "tgp_gpu_seconds_by_team": _hours_of_teams,
     }
-    exact = dict.fromkeys(queries, 1e-6) | {"tgp_gpu_hours_by_team": 0.005}  # the report shows hours in four digits, of each team
+    exact = dict.fromkeys(queries, 1e-6) | {"tgp_gpu_seconds_by_team": 2.0}  # the report shows hours of each team in four digits
     for name, expected in queries.items():
         wanted = {story.tale.rig.cluster_id: expected(story) for story in told.stories.values()}
         assert len(wanted) == len(told.stories)
@@ -162,9 +162,9 @@ def test_S1_31_metrics_of_all_stories_are_their_ledgers(told: All) -> None:
 
 
 def _hours_of_teams(story: Told) -> float:
-    """GPU hours of all pods; there are no metrics of teams where nobody names one."""
+    """GPU seconds of all pods; there are no metrics of teams where nobody names one."""
     rows = story.report["split"]["teams"]
-    return sum(float(row["gpu_hours"]) for row in rows) if any(row["name"] != "unknown" for row in rows) else 0.0
+    return sum(float(row["gpu_hours"]) * 3600 for row in rows) if any(row["name"] != "unknown" for row in rows) else 0.0
 
 
 def _asked(seen: Monitoring, name: str, wanted: t.Mapping[str, float]) -> dict[str, float]:

@@ -207,13 +207,13 @@ def used(name: str, *teams: str) -> Claim:
     return build.claim(name, initialized=start, work=work)
 
 
-def test_B11_dollars_and_gpu_hours_of_teams_are_those_of_the_report() -> None:
+def test_B11_dollars_and_gpu_time_of_teams_are_those_of_the_report() -> None:
     alive = used("tgp-a1b2c3d4-p-00001", "red", "")
     known = records(alive, ledger=closed(used("tgp-a1b2c3d4-p-00002", "red"), used("tgp-a1b2c3d4-p-00003", "blue")))
     found = of_records(known)
     wanted = spend_report.report(books(known.ledger or Ledger(), [alive], build.NOON, build.CAPABILITIES), None, build.NOON).split
     for team, hours in (("red", 0.75), ("blue", 0.5), ("unknown", 0.25)):
-        assert value(found, "tgp_gpu_hours_by_team", team=team) == hours
+        assert value(found, "tgp_gpu_seconds_by_team", team=team) == hours * 3600
         assert value(found, "tgp_spend_by_team_dollars", team=team) == float(wanted.teams[team].cost)
     parts = ("tgp_spend_by_team_dollars", "tgp_spend_unassigned_dollars")
     assert sum(sample.value for sample in found if sample.name in parts) == pytest.approx(value(found, "tgp_spend_dollars"))
@@ -229,8 +229,8 @@ def test_B11_where_nobody_names_a_team_no_split_is_computed(monkeypatch: pytest.
 def test_teams_beyond_the_bound_are_together() -> None:
     teams = [f"team-{number:03}" for number in range(MOST_NAMES + 10)]
     claims = [used(f"tgp-a1b2c3d4-p-{number:05}", team) for number, team in enumerate(teams)]
-    found = [sample for sample in of_records(records(*claims)) if sample.name == "tgp_gpu_hours_by_team"]
-    assert len(found) == MOST_NAMES + 1 and sum(sample.value for sample in found) == pytest.approx(len(teams) / 2)
+    found = [sample for sample in of_records(records(*claims)) if sample.name == "tgp_gpu_seconds_by_team"]
+    assert len(found) == MOST_NAMES + 1 and sum(sample.value for sample in found) == pytest.approx(len(teams) * 1800)
 
 
 def test_the_number_of_series_is_bounded_and_no_machine_is_lost() -> None:
