@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import typing as t
+from xml.etree import ElementTree
 
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.metrics.families import FAMILIES, HISTOGRAM
@@ -160,8 +161,8 @@ KINDS = {"stat", "bargauge", "timeseries", "state-timeline", "table"}
 
 
 def test_S1_31_each_dashboard_can_be_imported_by_hand() -> None:
-    """By what Grafana documents of its JSON model; no Grafana reads it here. A file without ``id`` is a new dashboard, one with ``__inputs`` asks
-    for data sources, and a data source by a uid of its own exists on one server only."""
+    """By what Grafana documents of its JSON model; no Grafana reads it here. A file without ``id`` is a new dashboard, one with ``__inputs``
+    asks for data sources, and a data source by a uid of its own exists on one server only."""
     for name, board in BOARDS.items():
         assert {key: type(board.get(key)) for key in IMPORTED} == IMPORTED, name
         assert "id" not in board and "__inputs" not in board, name
@@ -182,6 +183,7 @@ def test_S1_31_the_pictures_are_drawn_of_the_kept_data_and_these_dashboards() ->
     assert made == {path.name: path.read_text(encoding="utf-8") for path in folder.glob("dashboard-*.svg")}, (
         "run: python docs/panel_pictures.py"
     )
+    assert all(ElementTree.fromstring(text).tag.endswith("}svg") for text in made.values())
     assert sorted(made) == sorted(f"dashboard-{name.removesuffix('.json')}.svg" for name in BOARDS)
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in made if f"(../images/{name})" not in text] == []

@@ -50,8 +50,8 @@ def billed(
 
 # ---- how exact that is (L-16): between which amounts the bill of the provider lies
 
-LOST_ANSWER: t.Final = timedelta(seconds=600)  # after a create call without an answer its machine may still be made (L-2)
-INEXACT: t.Final = timedelta(seconds=30)  # uptimes come in tenths of a minute, and with an answer that was on its way
+LOST_ANSWER: t.Final = 600  # seconds; after a create call without an answer its machine may still be made (L-2)
+INEXACT: t.Final = 30  # seconds; uptimes come in tenths of a minute, and with an answer that was on its way
 _SECOND = timedelta(seconds=1)
 _SILENT = timedelta(seconds=60)  # a Node is Ready for almost so long after its machine has ended
 
@@ -73,11 +73,11 @@ def bounds(
     if claim.running_since is None:
         most = (ended, None)  # it may have begun to run since the last look
     else:
-        stopped = claim.interrupted_at
+        stopped, inexact = claim.interrupted_at, timedelta(seconds=INEXACT)
         shown = [moment for moment in (claim.running_since, claim.initialized, claim.worked_since) if moment is not None]
-        least = (claim.running_since + INEXACT, None if stopped is None else min(stopped, max(shown)))
+        least = (claim.running_since + inexact, None if stopped is None else min(stopped, max(shown)))
         decided = claim.deletion.requested if claim.deletion is not None else end
-        most = (max(start, claim.running_since - INEXACT), None if stopped is None else max(stopped, decided))
+        most = (max(start, claim.running_since - inexact), None if stopped is None else max(stopped, decided))
     price, disk = claim.price, claim.offer.storage_price_hour
     return (
         billed(price, disk, (begun, ended), least, granularity, bills_boot=bills_boot),
@@ -90,9 +90,9 @@ def _begun(claim: Claim, start: datetime) -> datetime:
     if claim.billed_since is not None:
         return start + _SECOND
     if claim.adopted is not None:
-        return min(max(claim.adopted, start), start + LOST_ANSWER)
+        return min(max(claim.adopted, start), start + timedelta(seconds=LOST_ANSWER))
     answer = answered(claim)
-    return start + LOST_ANSWER if answer is None or answer + _SECOND < start else answer + _SECOND
+    return start + timedelta(seconds=LOST_ANSWER) if answer is None or answer + _SECOND < start else answer + _SECOND
 
 
 def answered(claim: Claim) -> datetime | None:

@@ -235,7 +235,7 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
         if reported is not None and claim.adopted is not None and claim.launch_started is not None:
             reported = max(reported, claim.launch_started)  # what it cost before it was ours is not on our bill
         exact = instance.state is InstanceState.RUNNING  # else a bound, for a claim that knows nothing better
-        if reported is not None and (running is None or (exact and reported < running - INEXACT)):
+        if reported is not None and (running is None or (exact and reported < running - timedelta(seconds=INEXACT))):
             running = reported
         elif running is None and instance.state is InstanceState.RUNNING:
             running = now
