@@ -98,6 +98,7 @@ class Observation:
     claims: tuple[Claim, ...] | None = None
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    block_words: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # why, by the key of a block, where that is known
     probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services and nodes, by machine name
     utilization: t.Mapping[str, GpuUtilization] = dataclasses.field(
         default_factory=dict

@@ -351,7 +351,8 @@ class StatusObject:
 class Specs:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in
     it want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
-    could not join: nothing is launched there (the preflight found it).
+    could not join: nothing is launched there (the preflight found it). ``imageless`` maps a class and a cloud to why its machines of lane talos
+    have no image to boot: offers of them are left out (L-56).
 
     ``pools`` may launch. ``paused`` are the keys of pools that may not, with the reason: their document or class is faulty, or is being
     deleted; ``held`` are those of them whose own document is valid. ``deleted`` are keys whose object has a deletionTimestamp.
@@ -363,6 +364,7 @@ class Specs:
     pools: tuple[Pool, ...]
     nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    imageless: t.Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     held: tuple[Pool, ...] = ()
     paused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     deleted: frozenset[str] = frozenset()

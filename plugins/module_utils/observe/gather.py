@@ -140,7 +140,7 @@ def gather(
         trials=None if all_pods is None else tuple(pod for pod in all_pods if is_trial(pod, context.cluster_id)),
         claims=claims,
         findings=_state("findings", lambda: context.records.read_times("findings"), state_problems),
-        blocks=launch_backoff.active(_state("blocklist", context.records.blocks, state_problems), context.clock.now()),
+        **launch_backoff.observed(_state("blocklist", context.records.blocks, state_problems), context.clock.now()),
         probes=probes,
         utilization=used,
         xids=xids,

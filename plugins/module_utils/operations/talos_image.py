@@ -15,7 +15,7 @@ import json
 import os
 import re
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ..core import errors, files
@@ -49,7 +49,6 @@ from ..units.values import parse_duration, print_duration
 
 PROVIDERS = tuple(name for name, entry in ENTRIES.items() if entry.images is not None)
 _POLL, _TELL = 10.0, 60.0  # seconds between two looks, and between two lines about them
-_TRIES = 2  # imports of one run
 _MAYBE = (errors.LostAnswer, errors.ServerError, errors.BadShape)
 _PASSING = (errors.LostAnswer, errors.ServerError, errors.RateLimited, errors.Unreachable)
 _COLUMNS = {
@@ -92,8 +91,9 @@ def account_images(task: Task, choice: CloudChoice, credential: str | None) -> t
 @dataclasses.dataclass(frozen=True)
 class ImageOrder:
     """``choice``: names the project, where the provider has such. ``timeout``: seconds to wait; 0 = look once. ``content``: the schematic,
-    handed in where the factory does not know it. ``remedy``: what to do when the policy makes none. ``dry``: change nothing. ``pulse`` is
-    called again and again while something is waited for."""
+    handed in where the factory does not know it. ``remedy``: what to do when the policy makes none. ``dry``: change nothing. ``tries``:
+    imports of one run; with 1 none is begun after that of an earlier run has failed. ``pulse`` is called again and again while something is
+    waited for."""
 
     provider: str
     wanted: WantedImage
@@ -107,6 +107,7 @@ class ImageOrder:
     content: t.Mapping[str, t.Any] | None = None
     remedy: str = ""
     dry: bool = False
+    tries: int = 2
     pulse: t.Callable[[], None] = lambda: None
 
 
@@ -221,6 +222,7 @@ class _ImageRun:
         self._name = order.wanted.name(dots=store.dots)
         self._record = _Record(task, order.provider, self._name)
         self._changed = False
+        self._why = ""  # no image came of the last import
 
     def image(self) -> tuple[DiskImage | None, bool]:
         _before, _decision, current = self._ensured()
@@ -283,6 +285,8 @@ class _ImageRun:
                 return image
         elif (image := self._begun_before(record)) is not None:
             return image
+        if self._why and self._order.tries == 1:
+            raise self._never(self._why)
         return self._made(self._decision(self._store.images()))
 
     def _begun_before(self, record: t.Mapping[str, str]) -> DiskImage | None:
@@ -299,7 +303,7 @@ class _ImageRun:
         return None
 
     def _made(self, decision: Decision) -> DiskImage:
-        tries = 1 if self._order.source else _TRIES
+        tries = 1 if self._order.source else self._order.tries
         for _try in range(tries):
             if decision.step is Step.USE and decision.image is not None:
                 return decision.image
@@ -309,12 +313,15 @@ class _ImageRun:
             if (image := self._waited(begun)) is not None:
                 return image
             decision = self._decision(self._store.images())
-        raise errors.NeverReady(
-            f"{self._order.provider}: {self._name} was begun {tries} time{'s' if tries > 1 else ''}, and none was completed.",
-            remedy="The last warning says what happened. A snapshot vanishes when the provider cannot fetch the image: it must reach "
-            f"{self._factory.url}."
+        times = "once" if tries == 1 else f"{tries} times"
+        raise self._never(f"{self._order.provider}: {self._name} was begun {times}, and none was completed. {self._why}".strip())
+
+    def _never(self, why: str) -> errors.NeverReady:
+        return errors.NeverReady(
+            why,
+            remedy=f"A snapshot vanishes when the provider cannot fetch the image: it must reach {self._factory.url}."
             if self._store.platform == "vultr"
-            else "The last warning says what happened. An archive that holds something else than Talos for Google fails each time.",
+            else "An archive that holds something else than Talos for Google fails each time.",
         )
 
     def _begin(self, serial: int) -> Begun:
@@ -348,11 +355,13 @@ class _ImageRun:
     def _waited(self, begun: Begun) -> DiskImage | None:
         """The image once it is complete; None when nothing came of it, which a warning says."""
         began = shown = self._task.clock.now()
+        since = self._asked()
         while True:
             self._order.pulse()
             now, why = self._task.clock.now(), ""
             try:
                 image = self._store.look(begun)
+                since = (image.created if image is not None else None) or since
                 if image is None:
                     why = f"{self._order.provider}: {begun.id} of {self._name} is gone: the provider could not make an image of it."
                 elif image.state is ImageState.READY:
@@ -365,6 +374,7 @@ class _ImageRun:
             except _PASSING as error:
                 self._task.progress(f"image {self._name}: {error.message}")
             if why:
+                self._why = why
                 self._task.warn(why)
                 self._finish()
                 return None
@@ -373,11 +383,19 @@ class _ImageRun:
                     f"{self._order.provider}: {self._name} is not complete after {print_duration(self._order.timeout)}.",
                     remedy="It goes on without this run, and is billed. Run it again to wait for it, or remove it in the provider's console.",
                     id=begun.id,
+                    begun=to_text(since) if since else None,
                 )
             if (now - shown).total_seconds() >= _TELL:
                 shown = now
                 self._task.progress(f"image {self._name}: in the making for {print_duration((now - began).total_seconds())}")
             self._task.clock.sleep(_POLL)
+
+    def _asked(self) -> datetime | None:
+        """When an import was asked for, by our own note."""
+        try:
+            return from_text(self._record.read().get("asked", ""))
+        except ValueError:
+            return None
 
     def _finish(self) -> None:
         """Remove what was only needed to make it. What cannot be removed is billed on; a warning says so."""

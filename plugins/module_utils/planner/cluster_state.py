@@ -37,6 +37,7 @@ from .claims import record
 from .claims.record import LIVE
 from .disruption.schedule import floor_of_now, hours
 from .garbage_collection.ownership import Owner, Ownership, Store, claimed, ids_of, owner_of, ownership_of
+from .offers import launch_backoff
 from .offers.account_volumes import Account
 from .pauses import Pauses, sentence
 
@@ -76,6 +77,12 @@ class Situation:
     def volumes(self) -> Account:
         """The volumes of each cloud's account, where a class wants some."""
         return {cloud: view.volumes for cloud, view in self.seen.clouds.items()}
+
+    def imageless(self, node_class: NodeClass) -> dict[str, str]:
+        """Why machines of lane talos have no image to boot, by cloud (L-56): what this run has found, else what an earlier one has."""
+        blocks = {} if self.settings.ignore_blocklist else self.seen.blocks
+        found = launch_backoff.words_of_images(node_class, blocks, self.seen.block_words, self.now)
+        return found | {cloud: why for (name, cloud), why in self.specs.imageless.items() if name == node_class.name}
 
     @property
     def extended(self) -> frozenset[str]:

@@ -28,6 +28,7 @@ from .cost.budgets import EVERYTHING, Purse, open_purses
 from .cost.cost import add_up
 from .disruption.expiration import age_of
 from .disruption.schedule import hours
+from .offers import launch_backoff
 from .offers.requirements import is_offered
 from .pauses import Pauses, sentence
 from .scheduling import completed_requests
@@ -252,6 +253,8 @@ def _provider(choice: CloudChoice, node_class: NodeClass, one: StatusObject, wor
         entry |= {"health": "Unavailable", "message": view.problem or "its machines could not be listed"}
     else:
         entry |= {"health": "Healthy"}
+        images = launch_backoff.words_of_images(node_class, world.seen.blocks, world.seen.block_words, world.seen.now)
+        entry |= {"message": images[choice.cloud]} if choice.cloud in images else {}
     offers = None if view is None or not world.seen.offers_read else view.offers
     if offers is None:  # those that were seen last
         return entry | {name: before[name] for name in _PRICES if name in before}

@@ -36,7 +36,7 @@ from ..observe.clients import unused
 from ..observe.context import Context
 from ..observe.gather import cluster_facts
 from ..observe.probe import Prober
-from ..operations.launch.payload import Enrolment, container, make_images, needs_payload
+from ..operations.launch.payload import Enrolment, ImagesMade, container, make_images, needs_payload
 from ..planner.offers.ranking import accepted_lanes
 from ..planner.provisioning.service_endpoints import service_object
 from ..providers.registry import CAPABILITIES, ENTRIES
@@ -63,29 +63,33 @@ def after_preflight(
 ) -> tuple[_T, Specs]:
     """What ``decide`` makes of the specs once everything that it launches could join, and those specs. ``launches``: the pools in which
     a decision launches; ``rents``: the claims for which it does. What the preflight finds is an input of the decision, which is made anew with
-    it; nothing alters a plan. Images that these machines need are made with ``writes``; ``look_again`` observes anew when that took time."""
+    it; nothing alters a plan. With ``writes`` the images are made that these machines boot, and which are missing is an input, too;
+    ``look_again`` observes anew when that took time."""
     blocked: dict[str, str] = {}
+    imageless: dict[tuple[str, str], str] = {}
     looked: set[str] = set()
     while True:
-        specs = dataclasses.replace(context.specs, blocked=dict(blocked))
+        specs = dataclasses.replace(context.specs, blocked=dict(blocked), imageless=dict(imageless))
         decided = decide(specs)
         new = set(launches(decided)) - looked
         looked |= new
         reasons = preflight(context, new) if new else {}
-        waited = False
-        if not reasons:
-            reasons, waited = make_images(context, rents(decided), writes=writes)
-        if waited:
+        images = ImagesMade({}, {}, False) if reasons else make_images(context, rents(decided), writes=writes)
+        if images.waited:
             context.refresh()
             look_again()
-        if not reasons and not waited:
+        reasons = {**reasons, **images.held}
+        if not (images.waited or reasons.keys() - blocked.keys() or images.missing.keys() - imageless.keys()):
             return decided, specs
         blocked |= reasons
+        imageless |= images.missing
 
 
 def nothing_could_join(specs: Specs) -> InvalidInput:
     """The error of a run that wanted launches only, and none of them could join."""
-    problems = list(dict.fromkeys(part for why in specs.blocked.values() for part in _PARTS.split(why)))
+    parts = [part for why in specs.blocked.values() for part in _PARTS.split(why)]
+    parts += [f"GPUNodeClass {name}: {why}" for (name, _cloud), why in specs.imageless.items()]
+    problems = list(dict.fromkeys(parts))
     return InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
 
 

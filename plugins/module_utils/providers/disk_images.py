@@ -17,6 +17,8 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from ..core import errors
+
 FAMILY = "tgp-talos"
 _SHORT = 12  # digits of a schematic's id in a name
 _NAME = re.compile(
@@ -27,6 +29,8 @@ _RELEASE = re.compile(r"(\d+)[.-](\d+)[.-](\d+)(?:-([a-z]+)[.-](\d+))?")
 _GIGABYTE = 1_000_000_000
 _CENT = Decimal("0.0001")
 _MONTH = 730 * 3600
+LONGEST_IMPORT: t.Final = 3600  # seconds for which a launch waits for an image
+_ASKED_AGAIN = (errors.InvalidInput, errors.Unauthorized, errors.RateLimited, errors.Unreachable)
 
 
 class ImageState(enum.Enum):
@@ -149,6 +153,27 @@ def decide(images: t.Sequence[DiskImage], wanted: WantedImage, policy: ImagePoli
             Step.REFUSE, odd, why=f"The state {odd.state_word!r} of {odd.name} is not understood, so no other image is made."
         )
     return Decision(Step.MAKE, serial=serial)
+
+
+class Consequence(enum.Enum):
+    """What a launch makes of an image that is not there."""
+
+    LATER = "later"  # a later run launches the machines
+    LEFT_OUT = "left out"  # this run rents nothing that boots it
+    BACKED_OFF = "backed off"  # nor do others for a while
+
+
+def consequence(error: errors.TgpError, policy: ImagePolicy, *, waits: bool, begun: datetime | None, now: datetime) -> Consequence:
+    """What follows from ``error``, which says why there is no image. A run that does not wait leaves the launch to a later one while the
+    image is in the making, an hour at most. ``begun``: since when it is made, None = not known. Backed off is what was tried at the provider.
+    What a person or a document decides, and what could not be asked, is asked again by the next run."""
+    if isinstance(error, errors.TimedOut) and not waits:
+        if begun is None:
+            return Consequence.LEFT_OUT
+        return Consequence.LATER if (now - begun).total_seconds() < LONGEST_IMPORT else Consequence.BACKED_OFF
+    if policy is ImagePolicy.NEVER or isinstance(error, _ASKED_AGAIN):
+        return Consequence.LEFT_OUT
+    return Consequence.BACKED_OFF
 
 
 def _age_order(image: DiskImage) -> tuple[float, int]:

@@ -59,7 +59,7 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         writes=writes,
         look_again=sight.look,
     )
-    if specs.blocked and not any(check.result == APPLIED for check in checked.checks):
+    if (specs.blocked or specs.imageless) and not any(check.result == APPLIED for check in checked.checks):
         raise nothing_could_join(specs)
     for warning in checked.plan.warnings:
         context.warn(warning)

@@ -133,7 +133,8 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
         look_again=sight.look,
     )
     observation = sight.seen
-    if specs.blocked and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
+    refused = specs.blocked or specs.imageless
+    if refused and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
         raise nothing_could_join(specs)
     for warning in decided.warnings:
         context.warn(warning)

@@ -20,9 +20,11 @@ from sandbox.vultr_account import Account as VultrAccount
 
 from .rig import Rig
 from .test_autoscale import ask
-from .test_gcp import build_gcp
-from .test_spot import Build
+from .test_gcp import OFFERS as GCP_OFFERS
+from .test_gcp import QUOTAS, T4, build_gcp
+from .test_spot import Build, only
 from .test_talos_class import NVIDIA, image
+from .test_vultr import OFFERS as VULTR_OFFERS
 from .test_vultr import build_vultr
 
 SCHEMATIC = image("siderolabs/tailscale", *NVIDIA)
@@ -56,6 +58,15 @@ class Ground:
     def name(self) -> str:
         version = "1.13.9" if self.cloud == "vultr" else "1-13-9"
         return f"tgp-talos-v{version}-{NUMBER[:12]}-c{self.rig.cluster_id}"
+
+    def writes(self) -> int:
+        """Calls that change something at the two providers."""
+        return sum(service in ("gcp", "vultr") for _when, service, _what in self.rig.world.writes)
+
+    def blocked(self) -> str:
+        """What is remembered of an image that could not be made; empty when nothing is."""
+        memory = self.rig.state("blocklist").get("history", {})
+        return next((str(entry["why"]) for key, entry in memory.items() if key.startswith("image:")), "")
 
     def begun(self) -> int:
         """Create calls for images."""
@@ -137,8 +148,16 @@ def test_an_import_that_fails_each_time_rents_nothing(ground: Ground) -> None:
     with pytest.raises(InvalidInput, match="none was completed"):
         ground.rig.rent()
     assert ground.rig.world.machines == {} and ground.rig.claims() == {}
+    assert "none was completed" in ground.blocked() and ground.begun() == 2
     ground.account.turn({"failing_imports": 0})
+    writes = ground.writes()
+    again = ground.rig.plan("provision", pools=["training"], nodes=1)
+    ground.rig.unlock(again["run_id"])
+    assert again["launch"] == [] and ground.writes() == writes, "it is backed off"
+    assert "none was completed" in again["problems"][0] and "is not made before" in again["problems"][0]
+    ground.rig.advance(1801)
     assert [one["result"] for one in ground.rig.provision()["machines"]] == ["ready"]
+    assert ground.blocked() == "", "a success ends the doubling"
 
 
 def test_an_image_that_never_completes_rents_nothing(ground: Ground) -> None:
@@ -248,3 +267,116 @@ def test_what_makes_no_sense_is_refused(
     with pytest.raises(InvalidInput) as refused:
         ground.rig.rent()
     assert words in str(refused.value) and ground.rig.world.writes == []
+
+
+# ---- two providers, one of which has no image (L-56)
+
+OTHER = {"vultr": "gcp", "gcp": "vultr"}
+BROKEN = [
+    ("vultr", {"failing_imports": 9}, "none was completed"),
+    ("gcp", {"failing_imports": 9}, "none was completed"),
+    ("gcp", {"bucket_rights": False}, "storage.objects"),
+    ("gcp", {"image_rights": False}, "compute.images.create"),
+    ("gcp", {"bucket": "another"}, "does not exist"),
+]
+
+
+def two_providers(build: Build, cheap: str, switches: t.Mapping[str, t.Any], policy: str = "IfMissing") -> Ground:
+    """``cheap`` is the cheaper one, and its images are broken by ``switches``."""
+    market = {"vultr": {"offers": VULTR_OFFERS}, "gcp": {"offers": GCP_OFFERS, **QUOTAS}}
+    rig = only(build(**{"lambda": [], "machines": [], **market}), cheap, template={"spec": {"lanes": ["talos"]}})
+    rig.demo_class["instanceRequirements"] = {"gpuTypes": ["A16", "T4"]}
+    price = "0.10" if cheap == "gcp" else "0.70"
+    settings = {
+        "vultr": {"imagePolicy": policy},
+        "gcp": {"imagePolicy": policy, "imageBucket": BUCKET, "zones": ["us-central1"], "prices": {T4: price}},
+    }
+    rig.demo_class["providers"] = [{"name": name, "settings": settings[name]} for name in (cheap, OTHER[cheap])]
+    rig.demo_class["talosConfig"]["schematic"] = SCHEMATIC
+    rig.demo_class["talosConfig"].pop("image", None)
+    GcpAccount.of(rig.world).turn({"bucket": BUCKET})
+    GcpAccount.of(rig.world).images.clear()
+    ground = Ground(cheap, rig)
+    if "bucket" in switches:
+        GcpAccount.of(rig.world).buckets.clear()
+    ground.account.turn(switches)
+    return ground
+
+
+def living(rig: Rig) -> list[str]:
+    return sorted(one.cloud for one in rig.world.machines.values() if one.ended is None)
+
+
+@pytest.mark.parametrize(("cheap", "switches", "words"), BROKEN)
+def test_L56_the_next_cheapest_offer_of_another_provider_is_rented_in_the_same_run(
+    build: Build, cheap: str, switches: dict[str, t.Any], words: str
+) -> None:
+    ground = two_providers(build, cheap, switches)
+    rig = ground.rig
+    joined = rig.provision()
+    assert [one["result"] for one in joined["machines"]] == ["ready"], joined
+    assert living(rig) == [OTHER[cheap]] and rig.machine().details["system"] == "talos"
+    told = [text for text in rig.warnings if f"offers of {cheap} for lane talos are left out" in text]
+    assert told and words in told[0] and ground.blocked(), "the record has no sentence of another service"
+    writes = ground.writes()
+    rig.lines.clear()
+    assert rig.rent()["machines"] == [] and ground.writes() == writes, "nothing is tried again, and nothing is rented"
+    rig.run("info")
+    assert any("backed off until" in line and f"image:{cheap}:demo" in line for line in rig.lines), rig.lines
+    rig.provision(nodes=2)
+    assert living(rig) == [OTHER[cheap]] * 2
+
+
+def test_L56_once_its_time_is_over_the_image_is_made_and_the_cheaper_provider_is_used(build: Build) -> None:
+    ground = two_providers(build, "vultr", {"failing_imports": 2})
+    ground.rig.provision()
+    ground.rig.advance(1801)
+    ground.rig.provision(nodes=2)
+    assert living(ground.rig) == ["gcp", "vultr"] and ground.blocked() == ""
+
+
+def test_L56_never_leaves_out_the_provider_without_an_image_and_remembers_nothing(build: Build) -> None:
+    """Who makes the image by hand is not kept waiting."""
+    ground = two_providers(build, "vultr", {}, policy="Never")
+    with pytest.raises(InvalidInput, match="policy Never") as refused:
+        ground.rig.rent()
+    assert "vultr" in str(refused.value) and "gcp" in str(refused.value) and ground.writes() == 0 and ground.blocked() == ""
+    providers = ground.rig.demo_class["providers"]
+    providers[1]["settings"]["imagePolicy"] = "IfMissing"
+    ground.rig.provision()
+    assert living(ground.rig) == ["gcp"] and ground.blocked() == ""
+
+
+def test_L56_check_mode_says_what_is_left_out_and_notes_nothing(build: Build) -> None:
+    ground = two_providers(build, "vultr", {}, policy="Never")
+    ground.rig.demo_class["providers"][1]["settings"]["imagePolicy"] = "IfMissing"
+    planned = ground.rig.plan("provision", nodes=1, check=True)
+    assert [row["pool"] for row in planned["plan"]] and planned["launch"] and ground.writes() == 0 and ground.blocked() == ""
+    assert any("offers of vultr for lane talos are left out" in text for text in ground.rig.warnings)
+
+
+def test_L56_a_loop_waits_for_an_image_in_the_making_and_goes_elsewhere_once_it_has_failed(build: Build) -> None:
+    ground = two_providers(build, "vultr", {"failing_imports": 9})
+    rig = ground.rig
+    ask(rig, "train")
+
+    def turn() -> list[str]:
+        plan = rig.plan("autoscale")
+        rig.unlock(plan["run_id"])
+        return list(plan["launch"])
+
+    assert turn() == [] and ground.begun() == 1 and ground.blocked() == ""
+    rig.advance(400)
+    assert turn() == [] and "is gone" in ground.blocked(), "the other provider's image is begun in the same run"
+    rig.advance(400)
+    assert len(turn()) == 1 and [claim["cloud"] for claim in rig.claims().values()] == ["gcp"]
+
+
+def test_L56_an_image_that_never_completes_holds_a_loop_for_an_hour_only(build: Build) -> None:
+    ground = two_providers(build, "vultr", {"stuck_imports": True})
+    ask(ground.rig, "train")
+    for seconds, launches in ((1800, 0), (1900, 0), (400, 0), (0, 1)):
+        plan = ground.rig.plan("autoscale")
+        ground.rig.unlock(plan["run_id"])
+        assert len(plan["launch"]) == launches, plan
+        ground.rig.advance(seconds)

@@ -85,12 +85,13 @@ def launch_all(
 
 @dataclasses.dataclass
 class Shared:
-    """What all claims of one step go by: prices that are not too old, clouds that are skipped by now, with the reason, and whether the step
-    was stopped."""
+    """What all claims of one step go by: prices that are not too old, clouds that are skipped by now, with the reason, classes and clouds whose
+    image of Talos is missing, and whether the step was stopped."""
 
     prices: Prices
     stopped: threading.Event
     left_alone: dict[str, str] = dataclasses.field(default_factory=dict)
+    imageless: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
 
 def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
@@ -271,10 +272,16 @@ class _Launch:
 
     def _image(self, offer: Offer, lane: Lane) -> dict[str, str] | None:
         """The setting for an image that the class does not name; None, so that the next offer is tried, when the account has none."""
+        place = (self.node_class.name, offer.cloud)
+        if lane is Lane.TALOS and (why := self.shared.imageless.get(place)):  # asked for an earlier offer
+            self._said = why
+            return None
         try:
             return boot_settings(self.context, self.node_class, offer.cloud, lane)
+        except LockLost:
+            raise
         except TgpError as error:
-            self._said = str(error)
+            self._said = self.shared.imageless[place] = str(error)
             self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {error}")
             return None
 

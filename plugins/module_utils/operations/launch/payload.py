@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing as t
+from datetime import timedelta
 
 from ...bootstrap.container import container_for
 from ...bootstrap.payload import payload
-from ...core.errors import InvalidInput, LockLost, TgpError, TimedOut
+from ...core.clock import from_text
+from ...core.errors import ApiError, InvalidInput, LockLost, TgpError
 from ...kube import bootstrap_tokens
 from ...kube.bootstrap_tokens import Token
 from ...kube.client import read_secret
@@ -22,8 +24,9 @@ from ...observe.clients import cloud_credential
 from ...observe.context import Context
 from ...observe.gather import ClusterFacts, cluster_facts
 from ...planner.garbage_collection import silence
+from ...planner.offers import launch_backoff
 from ...planner.scheduling import capacity
-from ...providers.disk_images import DiskImage, ImagePolicy, WantedImage
+from ...providers.disk_images import LONGEST_IMPORT, Consequence, DiskImage, ImagePolicy, WantedImage, consequence
 from ...providers.registry import CAPABILITIES, ENTRIES
 from ...store import lease
 from ...talos.images.nvidia import image_of, ordered_schematic
@@ -232,7 +235,7 @@ def take_back_all(context: Context, claim: Claim) -> None:
 # ---- the image of Talos that the machine boots where its class names none: made before a launch where imagePolicy says so, and looked up again
 # for the create call
 
-_WAIT = 3600  # seconds for which a run that a person calls waits for an image
+_LONG = timedelta(seconds=60)  # after which what was observed before is too old to decide by
 
 
 def policy_of(node_class: NodeClass, cloud: str, lane: Lane) -> ImagePolicy | None:
@@ -253,42 +256,95 @@ def boot_settings(context: Context, node_class: NodeClass, cloud: str, lane: Lan
     return {ENTRIES[cloud].image_setting: t.cast(DiskImage, image).link}
 
 
-def make_images(context: Context, claims: t.Iterable[Claim], *, writes: bool) -> tuple[dict[str, str], bool]:
-    """Why the image of a pool's machines is missing, by the pool's key; and whether an image was waited for, so that the world has to be looked
-    at anew. A run that a person calls waits for an image; any other run begins it and leaves the launch to a later one. Nothing is made without
-    ``writes``."""
-    faults: dict[str, str] = {}
-    waited = False
+class ImagesMade(t.NamedTuple):
+    """What became of the images that planned machines boot. ``held``: why a launch waits for a later run, by the key of its pool;
+    ``missing``: why there is none, by class and cloud (L-56); ``waited``: so long that the world has to be looked at anew."""
+
+    held: t.Mapping[str, str]
+    missing: t.Mapping[tuple[str, str], str]
+    waited: bool
+
+
+def make_images(context: Context, claims: t.Iterable[Claim], *, writes: bool) -> ImagesMade:
+    """Have the images made that these machines boot. A run that a person calls waits for an image; any other run begins it and leaves the
+    launch to a later one. Nothing is made, and no failure is remembered, without ``writes``."""
+    held: dict[str, str] = {}
+    missing: dict[tuple[str, str], str] = {}
+    waited, began = False, context.clock.now()
     for claim in claims:
         node_class = context.specs.classes.get(claim.node_class)
         policy = policy_of(node_class, claim.cloud, claim.lane) if node_class else None
-        if node_class is None or policy is None or claim.instance_id or claim.pool in faults:
+        if node_class is None or policy is None or claim.instance_id or claim.pool in held:
+            continue
+        place = (node_class.name, claim.cloud)
+        if place in missing:
             continue
         try:
             waited = _made(context, node_class, claim.cloud, policy, writes=writes) or waited
         except LockLost:
             raise
         except TgpError as error:
-            begun = isinstance(error, TimedOut) and context.settings.mode != "provision"
-            text = f"{claim.cloud} is still making its image of Talos. A later run launches the machines." if begun else str(error)
-            faults[claim.pool] = f"GPUNodeClass {node_class.name}: {text}"
-    return faults, waited
+            found = _consequence(context, error, policy)
+            if found is Consequence.LATER:
+                text = f"{claim.cloud} is still making its image of Talos. A later run launches the machines."
+                held[claim.pool] = f"GPUNodeClass {node_class.name}: {text}"
+                continue
+            missing[place] = str(error)
+            if found is Consequence.BACKED_OFF and writes:
+                _back_off(context, node_class, claim.cloud, error)
+    waited = waited or context.clock.now() - began > _LONG
+    return ImagesMade(held, missing, waited)
+
+
+def _consequence(context: Context, error: TgpError, policy: ImagePolicy) -> Consequence:
+    begun = error.details.get("begun")
+    waits = context.settings.mode == "provision"
+    return consequence(error, policy, waits=waits, begun=from_text(begun) if begun else None, now=context.clock.now())
+
+
+def _back_off(context: Context, node_class: NodeClass, cloud: str, error: TgpError) -> None:
+    """Remember the failure (L-14). That it cannot be noted costs another try only."""
+    try:
+        context.records.block(launch_backoff.key_of_image(node_class, cloud), "image", why=error.message)
+    except ApiError as failure:
+        context.warn(
+            f"{cloud}: the next run tries to make the image of Talos again, because its failure could not be noted: {failure}"
+        )
+
+
+def _went_well(context: Context, node_class: NodeClass, cloud: str) -> None:
+    """A success ends the doubling of the block."""
+    try:
+        context.records.succeeded(launch_backoff.key_of_image(node_class, cloud))
+    except ApiError as error:
+        context.warn(f"{cloud}: the block list could not be written: {error}")
 
 
 def _made(context: Context, node_class: NodeClass, cloud: str, policy: ImagePolicy, *, writes: bool) -> bool:
-    """Whether the image was made or waited for now. Once in a run, so that Always makes one."""
+    """Whether the image was made or waited for now. Once in a run, so that Always makes one, and so that what failed for one class is not tried
+    for another one that boots the same image."""
     waits = context.settings.mode == "provision"
     if policy is ImagePolicy.ALWAYS and not waits:  # a run that does not wait would begin another one each time, and never launch
         policy = ImagePolicy.IF_MISSING
-    order = _order(context, node_class, cloud, policy, wait=_WAIT if waits else 0, dry=not writes)
+    order = _order(context, node_class, cloud, policy, wait=LONGEST_IMPORT if waits else 0, dry=not writes)
+    order = dataclasses.replace(order, tries=2 if waits else 1)
     news: list[bool] = []
 
-    def make() -> DiskImage | None:
-        image, changed = image_for(context.task, order)
+    def make() -> TgpError | None:
+        try:
+            _image, changed = image_for(context.task, order)
+        except LockLost:
+            raise
+        except TgpError as error:
+            return error
         news.append(changed)
-        return image
+        return None
 
-    context.once(("image made", *_key(order)), make)
+    failure = context.once(("image made", *_key(order)), make)
+    if failure is not None:
+        raise failure
+    if writes:
+        _went_well(context, node_class, cloud)
     if news == [True] and not writes:
         name = order.wanted.name(dots=True)
         context.task.progress(

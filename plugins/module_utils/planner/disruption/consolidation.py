@@ -340,6 +340,7 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod], aro
         draft.now,
         situation.seen.blocks,
         account=situation.volumes,
+        imageless=situation.imageless(node_class),
     )
     for offer in sorted(
         chosen.candidates, key=lambda candidate: (candidate.price_hour or Decimal(0), candidate.cloud, candidate.id)

@@ -9,15 +9,18 @@ The stored form is JSON: ``{key: until, ..., "history": {key: {"times": n, "fail
 
 from __future__ import annotations
 
+import hashlib
+import json
 import typing as t
 from datetime import datetime, timedelta
 
-from ...model import Offer
+from ...model import NodeClass, Offer
 from ...units.values import parse_time, print_time
 
 State = dict[str, t.Any]
 
 HISTORY = "history"
+_IMAGE = "image:"
 FIRST = {
     "capacity": 600,
     "conflict": 600,
@@ -29,8 +32,9 @@ FIRST = {
     "spotlost": 3600,
     "unhealthy": 3600,
     "price": 3600,
+    "image": 1800,
 }
-DOUBLING = frozenset({"capacity"})
+DOUBLING = frozenset({"capacity", "image"})
 LONGEST = 3600
 LONGEST_OF_HOST = 24 * 3600  # of a host whose GPUs fail acceptance tests again and again
 LONGEST_WHY = 300  # characters
@@ -57,6 +61,33 @@ def key_of_cloud(cloud: str) -> str:
 def key_of_pool(pool: str) -> str:
     """The key that pauses a pool."""
     return f"pool:{pool}"
+
+
+def key_of_image(node_class: NodeClass, cloud: str) -> str:
+    """The key that blocks the machines of lane talos of a class at a cloud, because their image could not be made (L-56). What the image is
+    made from is part of it, so a document that was corrected is not blocked by what failed before."""
+    made_from = [dict(node_class.settings_of(cloud)), node_class.talos_schematic, node_class.talos_image]
+    digest = hashlib.sha256(json.dumps(made_from, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{_IMAGE}{cloud}:{node_class.name}:{digest[:8]}"
+
+
+def without_images(node_class: NodeClass, blocks: t.Mapping[str, datetime], now: datetime) -> dict[str, datetime]:
+    """The clouds at which such a key blocks machines of the class, with the end of each block."""
+    if not any(key.startswith(_IMAGE) for key in blocks):
+        return {}
+    untils = {choice.cloud: blocks.get(key_of_image(node_class, choice.cloud)) for choice in node_class.clouds}
+    return {cloud: until for cloud, until in untils.items() if until is not None and until > now}
+
+
+def words_of_images(
+    node_class: NodeClass, blocks: t.Mapping[str, datetime], words: t.Mapping[str, str], now: datetime
+) -> dict[str, str]:
+    """Why there is no image, by cloud, as one line for people. ``words``: what a failure was, by the key of its block."""
+    lines = {}
+    for cloud, until in without_images(node_class, blocks, now).items():
+        why = words.get(key_of_image(node_class, cloud), "").removeprefix(f"{cloud}: ") or "the last try failed"
+        lines[cloud] = f"{cloud}: its image of Talos is not made before {print_time(until)}: {why}"
+    return lines
 
 
 def keys_for(offer: Offer) -> tuple[str, ...]:
@@ -141,6 +172,12 @@ def active(state: t.Mapping[str, t.Any], now: datetime) -> dict[str, datetime]:
     """What is blocked at ``now``, for an Observation: key → until."""
     untils = {key: _until(state, key) for key in state if key != HISTORY}
     return {key: until for key, until in untils.items() if until is not None and until > now}
+
+
+def observed(state: t.Mapping[str, t.Any], now: datetime) -> dict[str, t.Any]:
+    """The fields of an Observation: what is blocked at ``now``, and the words of the failures that have some."""
+    blocks, memory = active(state, now), state.get(HISTORY, {})
+    return {"blocks": blocks, "block_words": {key: memory[key]["why"] for key in blocks if memory.get(key, {}).get("why")}}
 
 
 def reasons(state: t.Mapping[str, t.Any], now: datetime) -> list[dict[str, str]]:

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why no offer is left for a pool, said so that the true cause comes first (L-13).
 
-Each cloud that the pool may rent from has one cause. First what says nothing about its market: it could not be read, or all of it is blocked.
+Each cloud that the pool may rent from has one cause. First what says nothing about its market: it could not be read, all of it is blocked, or
+its image of Talos is missing.
 Then the offer that came furthest: its stock or its price. Then what the cloud never has: the lane, interruptible machines. That other
 offers are of another model or size counts only where nothing else is known.
 """
@@ -16,7 +17,7 @@ from datetime import datetime
 from ...model import Capability, CloudChoice, NodeClass, Pool
 from ...units.values import print_time
 from . import launch_backoff as blocklist
-from .ranking import REASONS, Selection, accepted_lanes, no_lane, spot_wanted, takes
+from .ranking import IMAGE, REASONS, Selection, accepted_lanes, no_lane, spot_wanted, takes
 
 _FURTHEST = frozenset(REASONS[REASONS.index("not available") :])
 UNKNOWN, NEAR, NEVER, UNFIT, NOTHING = range(5)
@@ -31,15 +32,18 @@ def why_none(
     unread: t.Mapping[str, str],
     blocks: t.Mapping[str, datetime],
     now: datetime,
+    imageless: t.Mapping[str, str],
 ) -> str:
     """One line for people. ``unread``: clouds that could not be read, with what is unknown of them, or whose volumes are not as a
-    class wants them (L-51); ``blocks``: key → until."""
+    class wants them (L-51); ``blocks``: key → until; ``imageless``: why machines of lane talos have no image, by cloud (L-56)."""
     reasons: dict[str, str] = {}
     for key, reason in selection.rejected.items():
         cloud = key.partition("/")[0]
         reasons[cloud] = max(reason, reasons.get(cloud, reason), key=_place)
     causes = sorted(
-        _cause(choice, pool, node_class, reasons.get(choice.cloud, ""), capabilities.get(choice.cloud), unread, blocks, now)
+        _cause(
+            choice, pool, node_class, reasons.get(choice.cloud, ""), capabilities.get(choice.cloud), unread, blocks, now, imageless
+        )
         for choice in node_class.clouds
         if takes(pool, node_class, choice.cloud)
     )
@@ -67,11 +71,14 @@ def _cause(
     unread: t.Mapping[str, str],
     blocks: t.Mapping[str, datetime],
     now: datetime,
+    imageless: t.Mapping[str, str],
 ) -> Cause:
     """The cause of one cloud. For a cloud that is not named it is not a cause that it never has what is wanted."""
     cloud = choice.cloud
     if cloud in unread:
         return UNKNOWN, 0, unread[cloud]
+    if furthest == IMAGE:
+        return UNKNOWN, 0, imageless.get(cloud, f"{cloud}: it has no image of Talos for the class")
     until = blocks.get(blocklist.key_of_cloud(cloud))
     if furthest == "blocked" and until is not None and until > now:
         return UNKNOWN, 0, f"{cloud}: blocked until {print_time(until)} after it refused a launch for quota or balance"

@@ -28,6 +28,8 @@ from . import account_volumes, gpu_models, mig_profiles, requirements
 from . import launch_backoff as blocklist
 from .requirements import for_nodes, good_enough, outlasts, region_matches
 
+IMAGE = "image"  # the machine would boot an image of Talos that its cloud has not (L-56)
+
 # The order of the checks; part of the contract, because people and tests compare reasons.
 REASONS = (
     "provider disabled",
@@ -45,6 +47,7 @@ REASONS = (
     "requirements",
     "quality",
     "not available",
+    IMAGE,
     "blocked",
     "price unknown",
     "price too old",
@@ -124,13 +127,16 @@ def select(
     *,
     oldest: int = PRICE_TTL,
     account: account_volumes.Account | None = None,
+    imageless: t.Collection[str] = (),
 ) -> Selection:
     """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until.
     ``oldest``: seconds, the age up to which a price is believed. ``account``: the volumes of each cloud (L-51); None = they are not judged,
-    for callers that rent nothing.
+    for callers that rent nothing. ``imageless``: clouds whose machines of lane talos have no image to boot, as this run has found (L-56).
 
     An auction's offer is judged, sorted and returned at the price of our bid (planner/offers/ranking.py)."""
-    filters = _Filters(pool, node_class, capabilities, now, {} if settings.ignore_blocklist else blocks or {}, oldest, account)
+    filters = _Filters(
+        pool, node_class, capabilities, now, {} if settings.ignore_blocklist else blocks or {}, oldest, account, imageless
+    )
     rejected: dict[str, str] = {}
     passed: list[Offer] = []
     for offer in map(filters.priced, offers):
@@ -204,6 +210,7 @@ class _Filters:
         blocks: t.Mapping[str, datetime],
         oldest: int,
         account: account_volumes.Account | None = None,
+        imageless: t.Collection[str] = (),
     ) -> None:
         self.pool = pool
         self.node_class = node_class
@@ -211,6 +218,7 @@ class _Filters:
         self.capabilities = capabilities
         self.blocks = blocks
         self.now = now
+        self.imageless = {*imageless, *blocklist.without_images(node_class, blocks, now)}
         self.oldest = now - timedelta(seconds=oldest)
         self.choices: dict[str, CloudChoice] = {choice.cloud: choice for choice in node_class.clouds if choice.enabled}
         self.places = {
@@ -262,6 +270,7 @@ class _Filters:
             lambda offer: True,
             self._quality,
             lambda offer: offer.available is None or offer.available > 0,
+            lambda offer: offer.cloud not in self.imageless or self._lane_of(offer) is not Lane.TALOS,
             lambda offer: blocklist.blocked(offer, self.blocks, self.now) is None,
             lambda offer: offer.price_hour is not None,
             lambda offer: offer.seen is None or offer.seen >= self.oldest,
@@ -273,14 +282,17 @@ class _Filters:
             return False
         return not self.pool.cloud or self.pool.cloud == offer.cloud
 
+    def _lane_of(self, offer: Offer) -> Lane | None:
+        return lane_of(offer, self.pool, self.capabilities[offer.cloud])
+
     def _lane(self, offer: Offer) -> bool:
-        return lane_of(offer, self.pool, self.capabilities[offer.cloud]) is not None
+        return self._lane_of(offer) is not None
 
     def _quality(self, offer: Offer) -> bool:
         if not good_enough(offer, self.node_class.quality) or not outlasts(offer, self.pool.expire_after):
             return False
         capability = self.capabilities[offer.cloud]
-        if lane_of(offer, self.pool, capability) is Lane.SERVICE:
+        if self._lane_of(offer) is Lane.SERVICE:
             return True
         return good_enough(offer, for_nodes(self.choices[offer.cloud].quality, self.node_class.quality, capability.node_quality))
 

@@ -28,7 +28,7 @@ from ..cost.teams import Shares, shares, team_of_pool
 from ..disruption import interruption
 from ..garbage_collection.orphans import Orphan, is_used
 from ..offers import account_volumes, no_offer
-from ..offers.ranking import Selection, offer_key, select
+from ..offers.ranking import IMAGE, Selection, offer_key, select
 from ..plan_builder import Draft
 from ..scheduling.capacity import planned_gpus
 from . import limits
@@ -89,6 +89,7 @@ class LaunchCapacity:
     def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
         if pool.key not in self._selections:
             situation = self.situation
+            imageless = situation.imageless(node_class)
             self._selections[pool.key] = select(
                 self.offers,
                 pool,
@@ -98,8 +99,19 @@ class LaunchCapacity:
                 situation.now,
                 self.blocks,
                 account=situation.volumes,
+                imageless=imageless,
             )
+            self._left_out(node_class, self._selections[pool.key], imageless)
         return self._selections[pool.key]
+
+    def _left_out(self, node_class: NodeClass, selection: Selection, imageless: t.Mapping[str, str]) -> None:
+        """Say once for a class at which clouds offers are left out because of their image."""
+        missing = {key.partition("/")[0] for key, reason in selection.rejected.items() if reason == IMAGE}
+        for cloud in sorted(missing):
+            why = imageless.get(cloud, "")
+            text = f"GPUNodeClass {node_class.name}: offers of {cloud} for lane talos are left out. {why}".strip()
+            if text not in self._draft.warnings:
+                self._draft.warnings.append(text)
 
     def take(
         self,
@@ -177,6 +189,8 @@ class LaunchCapacity:
         offer = next((candidate for candidate in selection.candidates if offer_key(candidate) == key), None)
         if offer is None:
             why = selection.rejected.get(key) or self.unread.get(planned.offer.cloud) or "is not offered any more"
+            if why == IMAGE:
+                why = self.situation.imageless(node_class).get(planned.offer.cloud, why)
             return None, (), f"offer {key}: {why}"
         now = t.cast(Decimal, offer.price_hour)
         if now > bound:
@@ -260,7 +274,8 @@ class LaunchCapacity:
         for choice in node_class.clouds:
             if choice.cloud not in unread and (why := account_volumes.problem(choice, situation.volumes.get(choice.cloud))):
                 unread[choice.cloud] = why
-        return no_offer.why_none(pool, node_class, selection, situation.capabilities, unread, blocks, situation.now)
+        imageless = situation.imageless(node_class)
+        return no_offer.why_none(pool, node_class, selection, situation.capabilities, unread, blocks, situation.now, imageless)
 
     def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
         """How many offers each reason excluded; a cloud that could not be read counts once."""
