@@ -108,7 +108,8 @@ class Operation:
 class Account:
     """``gpus_all_regions`` and ``gpus_per_region`` (of each model) are quotas; a new project has none. ``spot_gpus_per_region`` is that of
     spot machines beside it. ``billing`` False: the project has no billing account. ``enabled`` False: the Compute API is off. ``rights``
-    False: the service account has no role. ``list_after``: seconds until a new machine is in the aggregated list. ``operation_seconds``:
+    False: the service account has no role. ``key_lives``: seconds after its first use at which the key expires, 0 = never; tokens that it got
+    before stay good for their hour. ``list_after``: seconds until a new machine is in the aggregated list. ``operation_seconds``:
     until an operation is done. ``errors_at_once``: a machine that cannot be made is refused by the call itself, not by its operation.
     ``keep_disks``: disks are made with ``autoDelete`` false, whatever was asked. ``page_size``: the largest page. ``images``: name or family
     of an image of Talos to its schematic. ``bucket``: the name of a bucket that is there; ``bucket_rights`` and ``image_rights`` False: the
@@ -122,6 +123,7 @@ class Account:
     billing: bool = True
     enabled: bool = True
     rights: bool = True
+    key_lives: float = 0.0
     list_after: float = 0.0
     operation_seconds: float = 6.0
     errors_at_once: bool = False
@@ -145,6 +147,7 @@ class Account:
     requests: dict[str, str] = dataclasses.field(default_factory=dict)
     tokens: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
     scopes: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    key_used: float = 0.0
     number: int = 0
     rate: Rate = dataclasses.field(default_factory=lambda: Rate(1 / 20))
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
@@ -156,6 +159,7 @@ class Account:
         "billing": True,
         "enabled": True,
         "rights": True,
+        "key_lives": 0.0,
         "list_after": 0.0,
         "operation_seconds": 0.0,
         "errors_at_once": True,
@@ -221,6 +225,9 @@ class Account:
             key_pair("sandbox")[1].verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
         except InvalidSignature:
             raise BadGrant("invalid_grant", "Invalid JWT Signature.") from None
+        self.key_used = self.key_used or world.clock.seconds()
+        if 0 < self.key_lives <= world.clock.seconds() - self.key_used:
+            raise BadGrant("invalid_grant", "Invalid JWT Signature.")
         if claims.get("aud") != TOKEN_URI:
             raise BadGrant("invalid_grant", "Invalid JWT: Failed audience check. The right audience is " + TOKEN_URI)
         now, issued, ends = world.clock.seconds(), claims.get("iat"), claims.get("exp")

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import typing as t
 from decimal import Decimal
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, TgpError
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.orphans import ORPHAN_AGE
 
 from sandbox.gcp_account import SECRET, Account, key_pair
@@ -97,3 +99,56 @@ def test_a_project_without_quota_is_told_and_nothing_is_made(build: Build) -> No
     rig.rent()
     assert rig.world.machines == {}
     assert any("GPUS_ALL_REGIONS" in text for text in rig.warnings), rig.warnings
+
+
+def told_by(rig: Rig, **params: t.Any) -> str:
+    """What a run says that is to rent one machine, and cannot."""
+    try:
+        plan = rig.plan("provision", pools=["training"], nodes=1, **params)
+    except TgpError as error:
+        return "\n".join([str(error), *rig.warnings])
+    rig.unlock(plan["run_id"])
+    assert plan["launch"] == [] and plan["problems"], plan
+    return "\n".join([*plan["problems"], *rig.warnings])
+
+
+@pytest.mark.parametrize(("contents", "switches", "settings", "words"), [
+    ("ya29.a-token", {}, {}, "it is not JSON"),
+    ('{"type": "authorized_user"}', {}, {}, "its type is not service_account"),
+    ("", {}, {"project": "another-project"}, "is of project tgp-sandbox. In another-project enable"),
+    ("", {"rights": False}, {}, "Compute Instance Admin"),
+    ("", {"enabled": False}, {}, "Compute Engine API"),
+    ("", {"key_lives": 1e-6}, {}, "The key was deleted or has expired: make a new key"),
+])  # fmt: skip
+def test_a_service_account_that_cannot_be_used_is_told_before_anything_is_made(
+    build: Build, contents: str, switches: dict[str, t.Any], settings: dict[str, t.Any], words: str
+) -> None:
+    rig = build_gcp(build, "kubelet")
+    rig.run("validate")  # the first use of the key
+    Account.of(rig.world).turn(switches)
+    rig.demo_class["providers"][0]["settings"].update(settings)
+    params = {"gcp_service_account_contents": contents} if contents else {}
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        rig.run("validate", **params)
+    assert words in told_by(rig, **params)
+    assert rig.world.machines == {} and rig.claims() == {}
+    assert [what for _when, service, what in rig.world.writes if service == "gcp"] == []
+
+
+def test_a_key_that_expires_keeps_the_machines_and_refuses_further_ones(build: Build) -> None:
+    """What the account has is unknown from then on, and unknown ends nothing."""
+    rig = build_gcp(build, "kubelet")
+    rig.provision()
+    Account.of(rig.world).turn({"key_lives": 1.0})
+    rig.advance(4000)
+    for _run in range(3):
+        rig.reap()
+        rig.advance(601)
+    assert rig.machine().ended is None and len(rig.claims()) == 1
+    rig.warnings.clear()
+    plan = rig.plan("provision", pools=["training"], nodes=2)
+    rig.unlock(plan["run_id"])
+    assert plan["launch"] == [] and "make a new key" in "\n".join([*plan["problems"], *rig.warnings])
+    Account.of(rig.world).turn({"key_lives": 0.0})
+    rig.provision(nodes=2)
+    assert len([one for one in rig.world.machines.values() if one.ended is None]) == 2

@@ -76,3 +76,28 @@ def test_user_data_that_cannot_be_emptied_is_told_and_the_node_is_ready(build: B
     )
     assert [one["result"] for one in rig.provision()["machines"]] == ["ready"]
     assert any("user data could not be emptied" in text for text in rig.warnings)
+
+
+def nothing_is_rented(rig: Rig) -> str:
+    """What a run says that is to rent one machine, finds none, and sends nothing."""
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    rig.unlock(plan["run_id"])
+    assert plan["launch"] == [] and rig.claims() == {} and rig.world.machines == {}
+    assert [what for _when, service, what in rig.world.writes if service == "vultr"] == []
+    return "\n".join([*plan["problems"], *rig.warnings])
+
+
+@pytest.mark.parametrize("lane", ["kubelet", "talos"])
+def test_a_region_without_stock_is_told_before_anything_is_made(build: Build, lane: str) -> None:
+    rig = build_vultr(build, lane)
+    for one in rig.world.offers:
+        one.stock = 0
+    rig.demo_class["providers"][0].setdefault("settings", {})["regions"] = ["ewr"]
+    assert "training: 1 machines will not come: not available" in nothing_is_rented(rig)
+
+
+def test_spot_at_vultr_is_told_before_anything_is_made(build: Build) -> None:
+    rig = build_vultr(build, "kubelet")
+    rig.demo_class["instanceRequirements"]["spotAllowed"] = True
+    rig.training["template"]["spec"]["requirements"] = [{"key": "tgp.io/spot", "operator": "In", "values": ["true"]}]
+    assert "vultr: it rents no interruptible machines" in nothing_is_rented(rig)

@@ -40,6 +40,10 @@ class Calls:
         clock: Clock,
         token_transport: httpx.BaseTransport | None = None,
     ) -> None:
+        self.access = (
+            f"The service account {account.email} is of project {account.project}. In {project} enable the Compute Engine API, and give it "
+            "the role Compute Instance Admin (v1)."
+        )
         self._clock = clock
         token_api = Api("gcp", token_url, transport=token_transport or transport, retry=RETRY, clock=clock, explain=explain)
         self.tokens = AccessTokens(account, token_api)
@@ -84,6 +88,7 @@ class Calls:
                 return self.api.call(method, path or self.root, **options).json
             except errors.Forbidden as error:
                 if error.code not in _RATE_REASONS:
+                    error.remedy = error.remedy or self.access
                     raise
                 raise errors.RateLimited(error.message, service="gcp", status=403, code=error.code, body=error.body) from error
 

@@ -162,10 +162,7 @@ class GcpCloud:
         try:
             return self._calls.send("GET", "")
         except (errors.Forbidden, errors.NotFound) as error:
-            error.remedy = (
-                f"The service account {self._account.email} is of project {self._account.project}. In {self.project} enable the Compute Engine "
-                "API, and give it the role Compute Instance Admin (v1)."
-            )
+            error.remedy = self._calls.access
             raise
 
     def _quotas(self) -> Quotas:
