@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -21,6 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.disk_images impo
     month_cost,
     read_name,
     retained,
+    storage_cost,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +152,33 @@ def test_nothing_goes_that_has_a_reason_to_stay(
 
 def test_cost_of_a_month_is_that_of_decimal_gigabytes() -> None:
     assert month_cost(8 * 1024**3, Decimal("0.05")) == Decimal("0.4295") and month_cost(None, Decimal("0.05")) is None
+
+
+GIGABYTE = 1_000_000_000
+
+
+@pytest.mark.parametrize(("size", "created", "since", "expected"), [
+    (10 * GIGABYTE, 73, None, "0.05"),  # a tenth of a month of 730 hours, at $0.05 for a gigabyte
+    (10 * GIGABYTE, 73, 36.5, "0.025"),
+    (10 * GIGABYTE, 36.5, 73, "0.025"),
+    (10 * GIGABYTE, 0, 73, "0"),
+    (10 * GIGABYTE, -1, None, "0"),  # made after the time of the report
+    (None, 73, None, None),
+    (10 * GIGABYTE, None, None, None),
+])  # fmt: skip
+def test_storage_costs_from_the_later_of_creation_and_report(
+    size: int | None, created: float | None, since: float | None, expected: str | None
+) -> None:
+    """Hours before the end of the report."""
+    began = None if created is None else NOW - timedelta(hours=created)
+    start = None if since is None else NOW - timedelta(hours=since)
+    cost = storage_cost(size, Decimal("0.05"), began, start, NOW)
+    assert cost == (None if expected is None else Decimal(expected))
+
+
+@pytest.mark.parametrize(("cluster", "gone"), [("", ["i1"]), ("a1b2c3d4", ["i2"]), ("0badcafe", [])])
+def test_an_image_goes_only_in_a_run_of_its_own_cluster(cluster: str, gone: list[str]) -> None:
+    own = dataclasses.replace(WANTED, cluster="a1b2c3d4")
+    images = [image(1), image(2, of=own), image(3, days=20), image(4, of=own, days=20)]
+    stays = retained(images, None, (), Retention(keep=1, cluster=cluster), NOW)
+    assert [one for one, why in stays.items() if not why] == gone
