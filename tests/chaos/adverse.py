@@ -21,7 +21,22 @@ from sandbox import lagging
 from sandbox.faults import Fault
 
 from ..contract.act.rig import secret_of
-from . import agents, migrating, modules, moving, objects, pauses, queues, silence, sources, strangers, switches, trials, workloads
+from . import (
+    agents,
+    images,
+    migrating,
+    modules,
+    moving,
+    objects,
+    pauses,
+    queues,
+    silence,
+    sources,
+    strangers,
+    switches,
+    trials,
+    workloads,
+)
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -461,7 +476,7 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     chosen = dice.sample(names, dice.choice((0, 3, 3, 3, 4, 4, 4, 5, 5, 5)))
     if chosen and _SOME in menu and dice.random() < 0.8:  # one ground in thirteen has nodes with more than one GPU
         chosen.append(_SOME)
-    return [menu[name] for name in dict.fromkeys(chosen)]
+    return [*(menu[name] for name in dict.fromkeys(chosen)), *images.draw(ground, seed)]
 
 
 def few(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from sandbox.world import Machine
 
-from . import migrating, moving, objects, own, strangers, switches
+from . import images, migrating, moving, objects, own, strangers, switches
 from .purse import Purse, minute_more, spent
 from .sight import Sight, pool_in
 from .stage import Order, Outcome, Stage
@@ -200,6 +200,7 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
         _overspend(stage, sight.purse, wanted)
     _empty(stage, "destroy")
     need(I02_each_id_has_one_line(sight))
+    need(I10_nothing_is_left({kind: number for kind, number in images.left(stage).items() if number}, ""))
     stage.perform(Order("reap"))  # forgets what was sighted and is gone
     _still(stage, Order("reap"))
     problem, theirs, ours = I13_the_bill_is_theirs(sight, strict=not blind and not unclean)

@@ -32,6 +32,7 @@ from . import (
     edges,
     exits,
     hub,
+    images,
     invariants,
     looks,
     moving,
@@ -351,6 +352,7 @@ class Stage(Rig):
         found["deleted objects"] = len(objects.held(self.sight))
         found["firewall groups"] = self._unused_groups()
         found["disks"] = self._unused_disks()
+        found["addresses"] = self._unused_addresses()
         return {kind: number for kind, number in found.items() if number}
 
     def _unused_groups(self) -> int:
@@ -362,6 +364,10 @@ class Stage(Rig):
     def _unused_disks(self) -> int:
         """Disks of ours at Google that no machine has any more."""
         return sum(1 for one in GcpAccount.of(self.world).disks.values() if not one.users and self.sight.ours(one.name))
+
+    def _unused_addresses(self) -> int:
+        """Static addresses of ours at Google that nothing has."""
+        return sum(1 for one in GcpAccount.of(self.world).addresses if not one.users and self.sight.ours(one.name))
 
     # ---- records
 
@@ -645,6 +651,7 @@ class Stage(Rig):
         own.put_away(self)
         edges.restore(self)
         pauses.end(self)
+        images.mend(self)
         queues.end(self)
         self.change_document("return", "")
         for name in [one for one, state in self.source.states.items() if state not in ("gone", "deleted")]:

@@ -66,7 +66,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, migrating, moving, objects, own, pauses, purse, queues, silence, sources, trials, workloads
+from . import adverse, edges, images, migrating, moving, objects, own, pauses, purse, queues, silence, sources, trials, workloads
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -227,6 +227,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     **migrating.LINES,
     **silence.LINES,
     **moving.LINES,
+    **images.LINES,
 }
 
 

@@ -13,12 +13,19 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.operations import talos_image
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import wireguard_peers
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, emptiness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import orphans
+from ansible_collections.tgp.gpu.plugins.module_utils.providers import disk_images
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.cloud import GcpCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.images import GcpImages
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import loop
+
+from sandbox.gcp_account import Account as GcpAccount
+from sandbox.gcp_account import Address
 
 from . import hub, invariants, own, reasons
 from .sight import Call, Run
@@ -206,3 +213,66 @@ def test_I18_a_complete_node_that_takes_no_pods_has_failed_to_join(cordoned: boo
         is_node=lambda _one: True, is_complete=lambda _one: True, is_cordoned=lambda _name: cordoned,
     )  # fmt: skip
     assert bool(reasons._failed_join(t.cast(t.Any, sight), t.cast(t.Any, machine))) is wrong
+
+
+# ---- images of Talos that runs make (L-56)
+
+TRAPPED: dict[str, tuple[str, ...]] = {
+    "Never, and it is there": ("images Never there", "run provision nodes=1"),
+    "Never, and a person removes it between runs": (
+        "images Never there", "run provision nodes=1", "import removed", "run provision nodes=2", "rest 70", "run reap",
+    ),
+    "missing at first": ("images IfMissing", "run provision nodes=1", "rest 70", "run provision nodes=2"),
+    "another one in each run that launches": ("images Always", "run provision nodes=1", "run provision nodes=2"),
+    "the first import fails": ("images IfMissing", "import once", "run provision nodes=1"),
+    "each import fails, and a loop looks on": (
+        "images IfMissing", "import failing", "run provision nodes=1", "rest 70", "demand 1", "rest 30", "run autoscale", "rest 1900",
+        "run autoscale", "rest 400", "run autoscale",
+    ),
+    "imports hang": ("images IfMissing", "import stuck", "demand 1", "rest 30", "run autoscale", "rest 3700", "run autoscale"),
+    "no room for an image, or no right": (
+        "images IfMissing", "import quota", "run provision nodes=1",
+        "import well", "rest 1900", "run provision nodes=1",
+    ),
+    "a run is killed while it is made": ("images IfMissing", "run provision nodes=1 kill=40", "rest 660", "run provision nodes=1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ground", ["vultr", "gcp"])
+@pytest.mark.parametrize("trap", TRAPPED)
+def test_images_of_talos_come_with_the_runs_and_nothing_of_them_stays(ground: str, trap: str) -> None:
+    stages: list[Stage] = []
+    Story(ground, "own", TRAPPED[trap]).play(sabotage=stages.append)
+    assert {one.details["system"] for one in stages[0].sight.made()} == {"talos"}
+
+
+def test_I10_bites_on_what_is_left_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GcpImages, "clean", lambda _self, _wanted: False)
+    with pytest.raises(Violated, match="^I-10: left: 1 files of images"):
+        Story("gcp", "own", TRAPPED["missing at first"]).play()
+
+
+@pytest.mark.parametrize("ground", ["vultr", "gcp"])
+def test_I10_bites_on_an_image_beside_one_that_is_there(ground: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = disk_images.decide
+
+    def always(listed: t.Any, wanted: t.Any, policy: t.Any) -> t.Any:
+        return plain(listed, wanted, disk_images.ImagePolicy.ALWAYS if policy is disk_images.ImagePolicy.IF_MISSING else policy)
+
+    monkeypatch.setattr(talos_image, "decide", always)
+    with pytest.raises(Violated, match="^I-10: left: [0-9]+ images"):
+        Story(ground, "own", TRAPPED["missing at first"]).play()
+
+
+def test_I10_bites_on_an_address_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody makes one: it is put there under the name of a machine, and nothing looks for addresses any more."""
+    stages: list[Stage] = []
+    monkeypatch.setattr(GcpCloud, "extras", lambda _self: [])
+
+    def put(stage: Stage) -> None:
+        stages.append(stage)
+        name = f"tgp-{stage.sight.cluster_id}-training-00000"
+        GcpAccount.of(stage.world).addresses.append(Address("us-central1", name, "192.0.2.7", stage.clock.now()))
+
+    with pytest.raises(Violated, match="^I-10: left: 1 addresses"):
+        Story("gcp", "own", ("run provision nodes=1",)).play(sabotage=put)
