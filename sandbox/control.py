@@ -114,12 +114,14 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
 
     @flask_app.post("/machines/<name>/<what>")
     def strike(name: str, what: str) -> t.Any:
-        if what not in ("kill", "vanish", "busy", "traffic", "condition", "gpus"):
+        if what not in ("kill", "vanish", "busy", "traffic", "condition", "gpus", "power"):
             known = (
-                "be killed (kill), be taken back by its cloud (vanish), be busy or not (busy), have traffic (traffic), and its Node have a "
-                "condition of a health agent (condition) and fewer GPUs (gpus)"
+                "be killed (kill), be taken back by its cloud (vanish), be busy or not (busy), have traffic (traffic), be switched by its "
+                "owner (power), and its Node have a condition of a health agent (condition) and fewer GPUs (gpus)"
             )
             return refuse(404, f"a machine can {known}")
+        if what == "power":
+            return _power(box, name, flask.request.get_json(force=True))
         machine = find(box, name)
         if machine is None:
             return refuse(404, f"no machine that runs is called {name!r}")
@@ -142,6 +144,21 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
         else:
             box.machines.strike(machine, "crash" if what == "kill" else "vanish")
         return machine_picture(machine, box.world.clock.now())
+
+
+def _power(box: Box, name: str, body: t.Any) -> t.Any:
+    """The owner of an own machine switches it by hand, or its power service loses track of it."""
+    machine = box.world.machines.get(name)
+    if machine is None or machine.cloud != "webhook":
+        return refuse(404, f"there is no own machine {name!r}")
+    wanted = body if isinstance(body, dict) else {}
+    if not wanted or set(wanted) - {"on", "known"} or not all(isinstance(value, bool) for value in wanted.values()):
+        return refuse(400, 'send {"on": true}, {"on": false}, or "known": false while its power service cannot tell its state')
+    if "known" in wanted:
+        machine.details["status_unknown"] = not wanted["known"]
+    if "on" in wanted:
+        (box.world.power_on if wanted["on"] else box.world.power_off)(machine)
+    return machine_picture(machine, box.world.clock.now())
 
 
 def _gpu_levers(flask_app: flask.Flask, box: Box) -> None:

@@ -5,8 +5,9 @@
 ``/status`` for all machines at once.
 
 Switching may be repeated; what is already so answers 409. A start may carry ``{"machineConfig": ...}``, which a boot service would
-hand to the machine. With ``world.secrets["WEBHOOK_AUTH_VALUE"]`` set, every call must carry it in the header Authorization; with
-``WEBHOOK_SIGNING_SECRET`` set, every POST must be signed.
+hand to the machine. A machine with the detail ``status_unknown`` has no status: its GET answers 503, and the list leaves it out. With
+``world.secrets["WEBHOOK_AUTH_VALUE"]`` set, every call must carry it in the header Authorization; with ``WEBHOOK_SIGNING_SECRET`` set,
+every POST must be signed.
 """
 
 from __future__ import annotations
@@ -62,12 +63,15 @@ def app(world: World) -> flask.Flask:
     @service.get("/<name>/status")
     def status(name: str) -> t.Any:
         machine = find(name)
+        if machine.details.get("status_unknown"):
+            return flask.jsonify({"error": f"{name} does not answer its management board"}), 503
         return flask.jsonify({"state": _reported(world, machine), "since": (machine.ended or machine.created).isoformat()})
 
     @service.get("/status")
     def statuses() -> t.Any:
         with world.lock:
-            machines = [machine for machine in world.machines.values() if machine.cloud == "webhook"]
+            own = [machine for machine in world.machines.values() if machine.cloud == "webhook"]
+        machines = [machine for machine in own if not machine.details.get("status_unknown")]
         return flask.jsonify({"machines": [{"name": machine.name, "state": _reported(world, machine)} for machine in machines]})
 
     return service

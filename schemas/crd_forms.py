@@ -93,7 +93,8 @@ FORMS: dict[str, list[Rule]] = {
         [_duration(""), _NEVER],
     ),
     **dict.fromkeys(
-        ("consolidateAfter", "expireAfter", "maxLifetime", "idleTimeout", "silentFor", "controllerSilentFor"), [_duration(', or "Never"')]
+        ("consolidateAfter", "deleteStoppedAfter", "expireAfter", "maxLifetime", "idleTimeout", "silentFor", "controllerSilentFor"),
+        [_duration(', or "Never"')],
     ),
     **dict.fromkeys(("minGpuMemory", "minMemory", "minDisk"), [_MEMORY]),
     **dict.fromkeys(("spotDiscountMin", "minReliability", "expireJitter", "utilizationThreshold", "replaceCheaperPercent", "below"), _PERCENT),

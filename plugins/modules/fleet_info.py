@@ -123,6 +123,13 @@ blocked:
   type: list
   elements: dict
   returned: always
+stopped:
+  description:
+    - Own machines that are stopped and whose pool has C(deleteStoppedAfter), each with C(name), C(node), C(pool), C(text) in words,
+      C(stopped_since) and C(removed_at), when its Node is removed. Times are empty where they are unknown, or where something keeps it.
+  type: list
+  elements: dict
+  returned: always
 """
 
 from ..module_utils.core.task import Task, main

@@ -250,7 +250,8 @@ def _change(stage: Stage, rest: str) -> None:
     if key == queues.PRE_PULL:
         queues.pull(stage, value)
         return
-    spec = stage.training.setdefault("disruption", {}) if key in ("expireAfter", "gpuLossPolicy") else stage.training
+    below = ("expireAfter", "gpuLossPolicy", "deleteStoppedAfter")
+    spec = stage.training.setdefault("disruption", {}) if key in below else stage.training
     spec[key] = agents.entries(value) if key == agents.FIELD else value
     if key == "expireAfter":
         stage.adverse.words["Expired"] = "changed document"

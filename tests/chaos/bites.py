@@ -22,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
     idleness,
     voluntary,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone, stopped_machines
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import (
@@ -199,6 +199,21 @@ BITES: dict[str, Bite] = {
         lambda: [(release_machine, "ledger_line", _half)],
         "lambda",
         ("run provision nodes=1", "rest 3600", "run release"),
+    ),
+    "I-40": Bite(
+        "planner/garbage_collection/stopped_machines: the time of each stopped machine is over",
+        lambda: [(stopped_machines.Stopped, "goes", lambda one, _now: one.ends is not None)],
+        "own",
+        (
+            "change deleteStoppedAfter 1h",
+            "run provision nodes=1",
+            "rest 70",
+            "run destroy",
+            "rest 120",
+            "run reap",
+            "rest 70",
+            "run reap",
+        ),
     ),
     "I-33": Bite(
         "planner/offers/launch_backoff.keys_after: no failure blocks anything",

@@ -324,6 +324,17 @@ EDGES: dict[str, Edge] = {
         "min 1; change expireAfter 30m; run provision nodes=1; pod 0 guarded; mark 0 tgp.io/terminate=now; run reap; rest 1200; run reap; "
         "rest 660; run reap; expect living 0",
     ),
+    "stopped machine": Edge(
+        "own",
+        "still; change deleteStoppedAfter 20m; run provision nodes=1; rest 70; run destroy; rest 120; run reap; "
+        "at node tgp.io/stopped-since 1199; run reap; expect nodes 1; at node tgp.io/stopped-since 1200; run reap; expect nodes 0",
+    ),
+    "stopped machine in the dark": Edge(
+        "own",
+        "still; change deleteStoppedAfter 5m; run provision nodes=1; rest 70; run destroy; rest 120; run reap; rest 400; "
+        'fault {"service": "webhook", "method": "GET", "path": "/status$", "kind": "status", "status": 503, "times": 99}; run reap; '
+        "expect nodes 1; clear; run reap; expect nodes 0",
+    ),
     "clock two hours ahead": Edge(
         "lambda", "min 1; change expireAfter 1h; run provision nodes=1; rest 660; skew b 7200; run reap host=b; expect living 1"
     ),

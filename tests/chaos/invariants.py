@@ -49,6 +49,8 @@ def I02_nothing_is_booked_twice(sight: Sight, _call: Call) -> str:
 
 def I03_only_ours_ends(sight: Sight, call: Call) -> str:
     """What is deleted is ours by name, and no list that the decision needs had failed."""
+    if own.node_that_goes(sight, call) is not None:
+        return ""  # judged by I-40
     names, kind = _ends(sight, call)
     if not names:
         return ""
@@ -217,6 +219,7 @@ BEFORE: dict[str, Check] = {
     **reasons.CHECKS,
     **migrating.CHECKS,
     **moving.CHECKS,
+    **own.CHECKS,
 }
 SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id
 SECOND_AFTER: dict[str, Check] = {"I-20": reasons.I20_a_tunnel_that_works_stays}

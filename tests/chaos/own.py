@@ -5,16 +5,23 @@
 
 from __future__ import annotations
 
+import random
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
+
+from ansible_collections.tgp.gpu.plugins.module_utils.units.values import parse_duration
 
 from sandbox.world import Machine
 
 if t.TYPE_CHECKING:
-    from .sight import Sight
+    from .grounds import Ground
+    from .sight import Call, Sight
     from .stage import Stage
 
 CLOUD = "webhook"
+FIELD = "deleteStoppedAfter"
+_CLOCKS = timedelta(seconds=130)  # by which a note may be ahead, and clocks be wrong
 PRICE = "0.30"
 NAMES = ("rack-1", "rack-2", "rack-3", "rack-4")
 IN_USE = "rack-9"  # of the same list; its owner switched it on and works there
@@ -95,6 +102,25 @@ def put_away(stage: Stage) -> None:
                     stage.box.tailnet.leave(device.node_id)
 
 
+# ---- chance
+
+
+def draw(ground: Ground, seed: str) -> tuple[list[str], float]:
+    """In four of ten stories the pool has its second timer: machines stop, some are switched on again, and runs come when it may be over."""
+    dice = random.Random(f"stopped {seed}")
+    if not ground.has_own() or dice.random() >= 0.4:
+        return [], 0.0
+    after = dice.choice(("0s", "5m", "20m", "1h"))
+    kill = f" kill={int(dice.triangular(1, 60, 20))}{dice.choice(('', ' after'))}" if dice.random() < 0.4 else ""
+    end = dice.choice(("run destroy", "rest 660"))
+    between = dice.choice(([], [f"hand {dice.randrange(4)}"], ["demand 1", "run autoscale"], ["run provision nodes=1"]))
+    rest = f"rest {dice.choice((70, 400, 1300, 4000))}"
+    return [
+        f"change {FIELD} {after}", f"run provision nodes={dice.choice((1, 2))}", end, "run reap", "rest 70", "run reap", *between, rest,
+        f"run reap{kill}", "rest 70", "run reap",
+    ], dice.random()  # fmt: skip
+
+
 # ---- checks
 
 
@@ -123,3 +149,31 @@ def I13_each_machine_is_booked(sight: Sight, *, strict: bool) -> tuple[str, Deci
             problem = problem or f"I-13: {one.name} is booked at ${booked} in {len(lines)} lines, it cost ${real}"
         theirs, ours = theirs + real, ours + booked
     return problem, theirs, ours
+
+
+def node_that_goes(sight: Sight, call: Call) -> Machine | None:
+    """The own machine whose Node the call deletes."""
+    name = call.deleted("/api/v1/nodes/") if call.service == "kubernetes" else ""
+    return next((one for one in sight.by_id().values() if is_own(one) and one.name == name), None)
+
+
+def I40_the_node_of_a_stopped_machine_waits(sight: Sight, call: Call) -> str:
+    """Its Node goes only when no claim names the machine, and it has been off for as long as its pool's document says or said."""
+    one = node_that_goes(sight, call)
+    if one is None:
+        return ""
+    if one.name in sight.claims():
+        return f"the Node of {one.name} goes, and a claim names it"
+    said = [text for spec in sight.told(one) if (text := (spec.get("disruption") or {}).get(FIELD, "Never")) != "Never"]
+    if not said:
+        return f"the Node of {one.name} goes, and its pool has no {FIELD}"
+    if one.ended is None:
+        return f"the Node of {one.name} goes, and the machine is {one.state}"
+    if one.name in sight.unbooked:
+        return ""  # its owner may have switched it on and off again between two runs
+    waits = min(timedelta(seconds=parse_duration(text) or 0) for text in said)
+    off = sight.now - one.ended
+    return f"the Node of {one.name} goes {off} after it stopped, which is before {waits}" if off < waits - _CLOCKS else ""
+
+
+CHECKS: dict[str, t.Callable[[Sight, Call], str]] = {"I-40": I40_the_node_of_a_stopped_machine_waits}

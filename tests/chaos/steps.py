@@ -26,7 +26,7 @@ were taken out is still one.
     lag vast 60                           its list shows a new machine so many seconds late
     record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
     gpus 0 1                                a node shows one GPU fewer than before
-    change expireAfter 30m                the pool's document says something else
+    change expireAfter 30m                the pool's document says something else (``deleteStoppedAfter 20m`` of own machines)
     documents cluster                     they stand in the cluster as objects (``file``: in one file; without the line: in a folder)
     document vanish training              it goes from its source (``yaml``, ``field``: it cannot be read, has a wrong field; ``return``)
     document appear request               a document that was not there before: a GPURequest; ``pool``: a pool with a class of its own
@@ -329,6 +329,8 @@ def draw(ground: Ground, seed: str) -> list[str]:
     scene, place = _loop(ground, random.Random(f"loop {seed}"), nodes)
     lines[int(place * len(lines)) : int(place * len(lines))] = scene
     scene, place = trials.draw(ground, seed, nodes)
+    lines[int(place * len(lines)) : int(place * len(lines))] = scene
+    scene, place = own.draw(ground, seed)
     lines[int(place * len(lines)) : int(place * len(lines))] = scene
     coins = random.Random(f"budget {seed}")
     if ground.budgets and coins.random() < 0.4:

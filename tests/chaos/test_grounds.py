@@ -200,6 +200,25 @@ def test_I13_adds_up_the_lines_of_an_own_machine(monkeypatch: pytest.MonkeyPatch
         played("own", *lines)
 
 
+def test_I40_judges_when_the_node_of_a_stopped_machine_goes() -> None:
+    stages: list[Stage] = []
+    stopped = ("change deleteStoppedAfter 20m", "run provision nodes=1", "rest 70", "run destroy", "rest 120", "run reap")
+    Story("own", "own", (*stopped, "rest 1300", "run reap", "run reap")).play(to_rest=False, sabotage=stages.append)
+    sight = stages[0].sight
+    assert "rack-1" not in sight.nodes()
+    machine = stages[0].world.machines["rack-1"]
+    call = Call(Run("r", "reap"), "kubernetes", "DELETE", "/api/v1/nodes/rack-1", "", writes=True)
+    judged = own.I40_the_node_of_a_stopped_machine_waits
+    assert not judged(sight, call)
+    machine.ended = sight.now - timedelta(minutes=17)
+    assert "which is before 0:20:00" in judged(sight, call)
+    stages[0].training["disruption"].pop("deleteStoppedAfter")
+    assert "its pool has no deleteStoppedAfter" in judged(sight, call)
+    stages[0].training["disruption"]["deleteStoppedAfter"] = "20m"
+    machine.ended, machine.state = None, "on"
+    assert "the machine is on" in judged(sight, call)
+
+
 # ---- what the world says
 
 

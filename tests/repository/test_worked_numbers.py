@@ -31,6 +31,7 @@ NUMBERED = (
     "46",
     "51",
     "52",
+    "54",
     "55",
 )  # the rules that come with worked numbers
 SECTIONS = dict(re.findall(r"^## L-(\d+a?) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))

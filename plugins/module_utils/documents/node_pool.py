@@ -400,6 +400,9 @@ def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str
         "replace_cheaper": share(end.get("replaceCheaperPercent"), f"{DISRUPTION_PATH}.replaceCheaperPercent", reader, most=100)
         or Decimal(0),
         "consolidate_after": reader.duration_or_never(end.get("consolidateAfter"), f"{DISRUPTION_PATH}.consolidateAfter", 600),
+        "delete_stopped_after": reader.duration_or_never(
+            end.get("deleteStoppedAfter"), f"{DISRUPTION_PATH}.deleteStoppedAfter", None
+        ),
         "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{DISRUPTION_PATH}.expireAfter", None),
         "expire_jitter": _jitter(end, reader),
         "drift_policy": end.get("driftPolicy", "Report"),

@@ -201,6 +201,7 @@ class _Reading:
                 else:
                     self.classes[own_class.name] = own_class
             _check_lifetime(pool, self.classes.get(pool.node_class), reader)
+            _check_stopped(pool, self.classes.get(pool.node_class), reader)
             if pool.key in self.pools:
                 self._two(document, kind, pool.key)
             self.pools[pool.key] = dataclasses.replace(
@@ -475,3 +476,18 @@ def _may_rent(pool: Pool, choice: CloudChoice) -> bool:
         return False
     named = [(requirement.operator, requirement.values) for requirement in pool.requirements if requirement.key == PROVIDER_LABEL]
     return all((choice.cloud in values) is (operator == "In") for operator, values in named if operator in ("In", "NotIn"))
+
+
+# ---- when what is left of own machines goes that are stopped (L-54)
+
+
+def _check_stopped(pool: Pool, node_class: NodeClass | None, reader: Reader) -> None:
+    """A fault when no machine of the class can be stopped without being deleted."""
+    if pool.delete_stopped_after is None or pool.service is not None or node_class is None:
+        return
+    if not any(choice.cloud == OWN_MACHINES and choice.enabled for choice in node_class.clouds):
+        reader.fault(
+            f"{DISRUPTION_PATH}.deleteStoppedAfter",
+            f"there are no own machines in class {node_class.name}. A rented one is billed while it is stopped, so it is never stopped: it is "
+            "deleted as soon as it goes. Remove this field, or use a class that lists own machines.",
+        )

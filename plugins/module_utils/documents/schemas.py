@@ -388,6 +388,9 @@ NODE_POOL = _document(
                 {
                     "consolidationPolicy": {"enum": list(POLICIES)},
                     "consolidateAfter": DURATION_OR_NEVER,
+                    "deleteStoppedAfter": described(
+                        DURATION_OR_NEVER, "for so long an own machine is stopped before its Node is removed, or Never"
+                    ),
                     "expireAfter": DURATION_OR_NEVER,
                     "expireJitter": described(SHARE, "by up to so much of expireAfter a node goes earlier"),
                     "budgets": list_of(_BUDGET),

@@ -22,6 +22,7 @@ _INNER = "spec.template.spec"
 NODES_ONLY = {  # place in spec: what it says, which a service has not
     "template.spec.taints": "a service has no Node that could be tainted",
     "template.spec.startupTaints": "a service has no Node that could be tainted",
+    "disruption.deleteStoppedAfter": "a service runs on a rented machine, which is deleted and never stopped",
     "disruption.idleMode": "a service is idle by its idleProbe, not by pods",
     "disruption.idleSignal": "a service is idle by its idleProbe, not by its GPUs",
     "disruption.idleUtilization": "a service is idle by its idleProbe, not by its GPUs",

@@ -55,6 +55,8 @@ class Finding(enum.StrEnum):
     UNHEALTHY_SIGN = "UnhealthySign"
     LAUNCH_REFUSED = "LaunchRefused"
     PAUSED = "Paused"
+    STOPPED = "Stopped"
+    SWITCHED_ON = "SwitchedOn"
 
 
 class EventReason(enum.StrEnum):

@@ -229,6 +229,7 @@ class Pool:
     ``mig``: each MIG profile with the number of its instances on a GPU, empty = its GPUs are whole (L-52).
     ``dra_driver``: the DRA driver that offers the GPUs of its nodes, empty = a device plugin does.
     ``provisioning_classes``: of the ProvisioningRequests that it serves, and ``capacity_buffers``: whether it serves these (L-42).
+    ``delete_stopped_after``: seconds after which the Node of an own machine that is stopped goes (L-54); None = never.
     ``surge``: a machine that drifted or expires is replaced before it goes. ``acceptance``: None = new nodes are not tested.
     ``pre_pull``: None = new nodes pull nothing before pods come.
     ``unhealthy_conditions``: its own entries; they go before those that hold for every pool (L-37).
@@ -250,6 +251,7 @@ class Pool:
     min_nodes: int = 0
     weight: int = 0
     consolidate_after: int | None = 600
+    delete_stopped_after: int | None = None
     consolidation_policy: str = "WhenIdle"
     expire_after: int | None = None
     expire_jitter: Decimal = Decimal(0)

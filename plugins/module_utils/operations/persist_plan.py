@@ -16,7 +16,7 @@ from ..kube.drain.node_drain import undoing
 from ..kube.node_mark import parse_taint
 from ..kube.nodes import annotate, change, get_node
 from ..model import Action, Claim, Notice, Observation, Plan, StatusObject
-from ..model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION
+from ..model.labels import IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION, STOPPED_SINCE_ANNOTATION
 from ..model.queues import CapacityBuffer, ProvisioningRequest
 from ..model.reasons import ActionKind, Finding
 from ..observe.context import Context
@@ -168,6 +168,8 @@ def _taint(context: Context, action: Action, recorded: Recorded) -> None:
 _REMEMBERED: t.Mapping[str, str] = {
     Finding.GPUS_UNUSED: LOW_UTILIZATION_ANNOTATION,
     Finding.GPUS_USED: LOW_UTILIZATION_ANNOTATION,
+    Finding.STOPPED: STOPPED_SINCE_ANNOTATION,
+    Finding.SWITCHED_ON: STOPPED_SINCE_ANNOTATION,
 }  # others: idle since
 
 

@@ -21,7 +21,7 @@ from .claims.record import BEFORE_READY
 from .cluster_state import Situation
 from .cost import budgets
 from .disruption import consolidation, drift, forced_disruption, idleness, interruption, voluntary
-from .garbage_collection import auxiliary_resources, document_gone, orphans
+from .garbage_collection import auxiliary_resources, document_gone, orphans, stopped_machines
 from .pauses import paused_pools
 from .plan_builder import Draft
 from .provisioning import gpu_health, launch_planner, node_conditions, registration, replacements, service
@@ -400,6 +400,13 @@ PASSES: tuple[Pass, ...] = (
         _REAP,
         after=("expiration", "scale-up", "launch", "emptiness", "drift", "unused-gpus", "consolidation"),
         why="a machine that ends before it expires needs no replacement for that",
+    ),
+    Pass(
+        "stopped-machines",
+        lambda run: stopped_machines.remove_stopped(run.draft),
+        _REAP,
+        after=("scale-up", "launch", "drift", "replacements"),
+        why="an own machine that this plan switches on keeps its Node",
     ),
     # ---- what follows from the decisions
     Pass(

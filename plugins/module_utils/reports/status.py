@@ -18,10 +18,12 @@ from ..model.names import pool_of, pool_part
 from ..observe.context import Context, open_context
 from ..observe.gather import gather
 from ..observe.gpu_metrics import asks_for_gpu_metrics, gpu_facts
+from ..planner.cluster_state import Situation
 from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
 from ..planner.cost.price_history import break_even_rows
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
+from ..planner.garbage_collection.stopped_machines import stopped_rows
 from ..planner.offers import launch_backoff
 from ..planner.pauses import Pauses, paused_lines, paused_pools, paused_rows
 from ..planner.provisioning.service import health_of
@@ -44,7 +46,8 @@ class Seen:
     """``machines`` is JSON-safe, one entry per name of ours, ``pools`` and ``classes`` one per document; ``totals`` counts things of this
     cluster. All four are of the pools that were asked for, if any were. ``unknown`` is what could not be read (a count is None then);
     ``store`` the identity of the record store, ``foreign`` are machines with names of this cluster that are not ours, ``paused`` pools of
-    which nothing is launched or ended (L-31), ``blocked`` what is not rented for a while (L-14)."""
+    which nothing is launched or ended (L-31), ``blocked`` what is not rented for a while (L-14), ``stopped`` own machines that are off, with
+    what becomes of their Nodes (L-54)."""
 
     machines: list[dict[str, t.Any]]
     totals: dict[str, t.Any]
@@ -55,6 +58,7 @@ class Seen:
     foreign: list[dict[str, str]] = dataclasses.field(default_factory=list)
     paused: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     blocked: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    stopped: list[dict[str, str]] = dataclasses.field(default_factory=list)
     pools: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     classes: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
 
@@ -90,6 +94,7 @@ def table(seen: Seen, *, narrowed: bool = False) -> list[str]:
         f"  now: {counts}; {sums}",
         *paused,
         *map(launch_backoff.line, seen.blocked),
+        *(f"  {entry['name']}: {entry['text']}" for entry in seen.stopped),
         *money,
         *([f"  power limits of a node: {LIMITS_COMMAND}"] if any(machine["power_limit"] for machine in seen.machines) else []),
         *unknown,
@@ -150,7 +155,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     named = {row["node_class"] for row in rows}
     classes = [row for row in class_rows(known) if chosen is None or row["name"] in named]
     blocked = [] if "blocklist" in observation.state_problems else launch_backoff.reasons(context.records.known_blocks(), now)
-    return Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), blocked, rows, classes)
+    situation = Situation(observation, context.specs, context.settings, CAPABILITIES)
+    off = [row for row in stopped_rows(situation) if chosen is None or row["pool"] in chosen.keys]
+    return Seen(machines, totals, records, unknown, money, store, foreign, paused_rows(paused), blocked, off, rows, classes)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Lane,
     LaunchRequest,
     Ledger,
+    Machine,
     Node,
     NodeClass,
     Observation,
@@ -228,6 +229,14 @@ def spent(pool: Pool, dollars: str, now: datetime) -> Ledger:
     return read_ledger([ledger_line(made, end=now - timedelta(hours=1))])
 
 
+def stopped(machine: Machine, now: datetime) -> tuple[Node, Instance]:
+    """The Node of an own machine that was stopped 45 minutes ago, and what its power service says."""
+    marks = {key: print_time(now - timedelta(minutes=45)) for key in ("tgp.io/drain-started", "tgp.io/stopped-since")}
+    labels = {"tgp.io/nodepool": "base", "tgp.io/provider": "webhook", "tgp.io/instance-id": machine.name}
+    rack = node(machine.name, False, labels=labels, annotations=marks, ready_since=now - timedelta(minutes=50))
+    return rack, Instance("webhook", machine.name, machine.name, InstanceState.TERMINATED, raw_state="off")
+
+
 def situations(specs: Specs) -> t.Iterator[tuple[str, Observation, Specs]]:
     """Mode, what is seen, and what is desired for then."""
     pool = next(one for one in specs.described if one.name == "base")
@@ -267,6 +276,10 @@ def situations(specs: Specs) -> t.Iterator[tuple[str, Observation, Specs]]:
     yield "autoscale", dataclasses.replace(world(THURSDAY, MARKET), requests=(request,)), asked()
     buffer = CapacityBuffer("default", "spare", "b", "1", 1, spare, replicas=9)
     yield "autoscale", dataclasses.replace(world(THURSDAY, MARKET), buffers=(buffer,)), asked()
+    for choice in specs.classes[pool.node_class].clouds:
+        for machine in choice.machines:
+            rack, off = stopped(machine, THURSDAY)
+            yield "reap", world(THURSDAY, MARKET, nodes=(rack,), instances=[off]), asked()
     gone = dataclasses.replace(specs, pools=(), sources={"pools.yml": Source()})
     for now in MOMENTS:
         scene = Scene(pool, specs.classes[pool.node_class], now)

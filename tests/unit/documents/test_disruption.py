@@ -163,3 +163,46 @@ def test_L37_entries_are_read_in_their_order() -> None:
         UnhealthyCondition(xids=(79, 119), lasts=300),
         UnhealthyCondition(xids=(79, 48)),
     )
+
+
+OWN = document(
+    "GPUNodeClass",
+    {
+        "providers": [
+            {
+                "name": "webhook",
+                "machines": [
+                    {
+                        "name": "rack-1",
+                        "gpuCount": 1,
+                        "scaleUpEndpoint": "https://power.test/on",
+                        "scaleDownEndpoint": "https://power.test/off",
+                    }
+                ],
+            }
+        ]
+    },
+)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("24h", 86400), (90, 90), ("0s", 0), ("Never", None), (None, None)])
+def test_L54_the_second_timer_of_own_machines(written: t.Any, seconds: int | None) -> None:
+    disruption = {} if written is None else {"deleteStoppedAfter": written}
+    spec = {"nodeClassRef": {"name": "base"}, "disruption": disruption}
+    assert parse([OWN, document("GPUNodePool", spec, "p")])[0].pools[0].delete_stopped_after == seconds
+
+
+def test_L54_it_is_refused_where_every_machine_is_rented() -> None:
+    assert fault({"deleteStoppedAfter": "24h"}) == (
+        "deleteStoppedAfter: there are no own machines in class base. A rented one is billed while it is stopped, so it is never stopped: it is "
+        "deleted as soon as it goes. Remove this field, or use a class that lists own machines."
+    )
+    assert read({"deleteStoppedAfter": "Never"}).delete_stopped_after is None
+
+
+def test_L54_services_have_no_own_machines() -> None:
+    services = changed(SERVICE_POOL, "disruption.deleteStoppedAfter", "24h")
+    runs = document("GPUNodeClass", {"providers": [{"name": "runpod"}]})
+    with pytest.raises(InvalidInput) as caught:
+        parse([runs, document("GPUNodePool", services, "p")])
+    assert any("a service runs on a rented machine, which is deleted and never stopped" in text for text in caught.value.problems)

@@ -44,6 +44,7 @@ BESIDE: dict[str, t.Callable[[Json], t.Any]] = {
     "providers.2.spotDiscountMin": lambda spec: spec.update(instanceRequirements={"spotAllowed": True}),
     "instanceRequirements.spotDiscountMin": lambda spec: spec.update(instanceRequirements={"spotAllowed": True}),
     "template.spec.lanes": lambda spec: spec.update(nodeClassRef={"name": "racks"}),
+    "disruption.deleteStoppedAfter": lambda spec: spec.update(nodeClassRef={"name": "racks"}),
     "disruption.minAge": lambda spec: spec["disruption"].update(consolidateAfter="1m"),
     "wireguardConfig.hubAddress": lambda spec: spec["wireguardConfig"].update(allowedIPs=["192.168.10.0/24"]),
     "spot": lambda spec: (spec.pop("credentialsRef"), spec.update(provider="vast")),

@@ -220,6 +220,7 @@ OTHER: dict[str, Json] = {
         "limits.resources": {"nvidia.com/gpu": 4},
         "disruption.consolidationPolicy": "Never",
         "disruption.consolidateAfter": "20m",
+        "disruption.deleteStoppedAfter": "1h",
         "disruption.expireAfter": "1h",
         "disruption.expireJitter": "10%",
         "disruption.driftPolicy": "Replace",
@@ -296,7 +297,9 @@ def read(kind: str, spec: Json, folder: Path) -> Specs:
     """The specs of one document, with classes for a pool to point at; without the fingerprints, which any change changes."""
     documents = [document(kind, spec)]
     if kind == "GPUNodePool":
-        documents += [document("GPUNodeClass", {"providers": [{"name": "lambda"}]}, name) for name in ("base", "second")]
+        racks = [{"name": "lambda"}, {"name": "webhook", "machines": [MACHINE]}]
+        documents += [document("GPUNodeClass", {"providers": racks}, "base")]
+        documents += [document("GPUNodeClass", {"providers": [{"name": "lambda"}]}, "second")]
         documents += [document("GPUNodeClass", {"providers": [{"name": "runpod"}]}, "containers")]
     specs, _warnings = parse(
         [dataclasses.replace(one, place=str(folder / one.place)) for one in documents], allow_commands=["is-idle"]

@@ -303,3 +303,18 @@ def test_a_restored_twin_serves_the_custom_objects_of_the_backup(stand: t.Any) -
     assert copy.request("POST", path, {**pool, "metadata": {"name": "batch"}})[0] == 201
     assert len(kube.request("GET", path)[1]["items"]) == 1
     assert strangers.twin(kube).request("GET", path)[0] == 404
+
+
+def test_an_owner_switches_a_machine_by_hand_and_its_power_service_loses_track(make: t.Any) -> None:
+    hand = make(machines=[{"name": "rack-1", "stop": 0}])
+    client = httpx.Client(transport=httpx.WSGITransport(app=control.app(hand.box)), base_url="http://sandbox")
+    power = httpx.Client(transport=httpx.WSGITransport(app=hand.box.apps["webhook"]), base_url="http://power")
+    assert client.post("/machines/rack-1/power", json={"on": True}).json()["state"] == "starting"
+    assert power.get("/rack-1/status").json()["state"] == "starting"
+    client.post("/machines/rack-1/power", json={"on": False, "known": False})
+    assert power.get("/rack-1/status").status_code == 503 and power.get("/status").json() == {"machines": []}
+    client.post("/machines/rack-1/power", json={"known": True})
+    assert power.get("/rack-1/status").json()["state"] == "off" and len(power.get("/status").json()["machines"]) == 1
+    for nonsense in ({}, {"on": 1}, {"off": True}, [True]):
+        assert client.post("/machines/rack-1/power", json=nonsense).status_code == 400
+    assert client.post("/machines/rack-2/power", json={"on": True}).status_code == 404

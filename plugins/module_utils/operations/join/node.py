@@ -23,6 +23,7 @@ from ...model.labels import (
     ACCEPTED_AT_ANNOTATION,
     IDLE_SINCE_ANNOTATION,
     LOW_UTILIZATION_ANNOTATION,
+    STOPPED_SINCE_ANNOTATION,
     TERMINATE_ANNOTATION,
 )
 from ...model.resources import NEUTRAL_GPU
@@ -216,8 +217,9 @@ class NodeJoins:
 
 def _opening(node: Node) -> dict[str, t.Any]:
     """An own machine's Node comes back as it was left: drained, with the marks that led to its end (L-21). What opens it again."""
+    stopped = dict.fromkeys(key for key in (STOPPED_SINCE_ANNOTATION,) if key in node.annotations)
     if STARTED not in node.annotations:
-        return {}
+        return {"annotations": stopped}
     opening = undoing(node)
     forgotten = dict.fromkeys((IDLE_SINCE_ANNOTATION, LOW_UTILIZATION_ANNOTATION, TERMINATE_ANNOTATION))
-    return {**opening, "annotations": {**opening["annotations"], **forgotten}}
+    return {**opening, "annotations": {**opening["annotations"], **forgotten, **stopped}}

@@ -6,16 +6,18 @@ keep beside machines; Services of containers, pods that tested nodes (L-12)."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import typing as t
 
-from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
+from ...core.errors import Conflict, InvalidInput, LockLost, NotFound, TgpError
 from ...kube.client import NAMESPACE
-from ...kube.nodes import delete_node, get_node
+from ...kube.nodes import annotate, delete_node, get_node
 from ...kube.pods import pod_path
 from ...mesh.base import find_device
-from ...model import Claim, Device, Extra
-from ...model.reasons import ActionKind
+from ...model import Claim, Device, Extra, Node
+from ...model.labels import STOPPED_SINCE_ANNOTATION
+from ...model.reasons import ActionKind, Finding
 from ...observe.clients import Feed
 from ...observe.context import Context
 from ...planner.claims.record import BEFORE_READY, mesh_tags
@@ -43,6 +45,7 @@ class Removal(t.NamedTuple):
     text: str
 
 
+OWN_MACHINES: t.Final = "webhook"  # the provider of machines that are stopped, and not deleted (L-54)
 _GONE_ALREADY = Removal(Result.REMOVED, "gone already")
 _FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
 
@@ -111,6 +114,8 @@ def _left(why: str) -> Removal:
 
 
 def _node(context: Context, orphan: OrphanItem) -> Removal:
+    if orphan["reason"] == Finding.STOPPED and (why := _in_use(context, orphan["name"])):
+        return _left(why)
     node = get_node(context.kube, orphan["target"])
     if node is None:
         return _GONE_ALREADY
@@ -121,6 +126,8 @@ def _node(context: Context, orphan: OrphanItem) -> Removal:
 
 
 def _device(context: Context, orphan: OrphanItem) -> Removal:
+    if orphan["reason"] == Finding.STOPPED and (why := _in_use(context, orphan["name"])):
+        return _left(why)
     mesh = context.clients.mesh()
     device = mesh.device(orphan["target"]) if mesh is not None else None
     if mesh is None or device is None:
@@ -129,6 +136,14 @@ def _device(context: Context, orphan: OrphanItem) -> Removal:
         return _left("it came online" if device.online else "nobody says whether it is online")
     mesh.delete_device(device.id)
     return _removed(orphan)
+
+
+def _in_use(context: Context, machine: str) -> str:
+    """Why what is left of an own machine stays: minutes may have passed since the plan saw it off."""
+    if any(claim.name == machine for claim in _claims(context)):
+        return "a claim stands for its machine now"
+    instance = context.clients.cloud(OWN_MACHINES).instance(machine)
+    return "" if instance is not None and instance.gone else f"its machine is {instance.raw_state if instance else 'unknown'} now"
 
 
 def _key(context: Context, orphan: OrphanItem) -> Removal:
@@ -247,3 +262,12 @@ def discard_extras(context: Context, claim: Claim) -> str:
             return f"its {extra.kind} {extra.id} is still held: {error}"
         context.progress.step(claim.name, "removed", f"{extra.kind} {extra.id}", cloud=claim.cloud)
     return ""
+
+
+def forget_stop(context: Context, node: Node | None) -> Node | None:
+    """The Node of a machine that stops. What it says of an earlier stop goes: an own machine was on since, though its Node may never have
+    been Ready (L-54)."""
+    if node is not None and STOPPED_SINCE_ANNOTATION in node.annotations:
+        with contextlib.suppress(NotFound, Conflict):  # gone, or another machine has taken the name
+            annotate(context.kube, node.name, {STOPPED_SINCE_ANNOTATION: None}, uid=node.uid)
+    return node

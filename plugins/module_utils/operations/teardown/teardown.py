@@ -39,7 +39,7 @@ from ..join.service_endpoints import withdraw
 from ..launch.payload import take_back_all
 from .duplicate_instances import book, without_booked
 from .end_of_bill import end_of_bill, last_look, shown_at
-from .garbage_collection import delete_device, discard_extras, extras_of
+from .garbage_collection import delete_device, discard_extras, extras_of, forget_stop
 from .service_idle import got_work, node_in_use, not_idle_any_more
 from .slots import MOST, Slots, emptiest_first
 
@@ -369,7 +369,7 @@ class _Teardown:
 
     def _gone(self) -> None:
         """There is no machine (any more): what is left of it otherwise?"""
-        self.node = self._node()
+        self.node = forget_stop(self.context, self._node())
         beside = extras_of(self.context, self.claim)
         self._learn(instance="absent", node=self.node is not None, extras=None if beside is None else bool(beside))
 
