@@ -194,8 +194,8 @@ def test_L54_the_second_timer_of_own_machines(written: t.Any, seconds: int | Non
 
 def test_L54_it_is_refused_where_every_machine_is_rented() -> None:
     assert fault({"deleteStoppedAfter": "24h"}) == (
-        "deleteStoppedAfter: there are no own machines in class base. A rented one is billed while it is stopped, so it is never stopped: it is "
-        "deleted as soon as it goes. Remove this field, or use a class that lists own machines."
+        "deleteStoppedAfter: there are no own machines in class base. A rented one is billed while it is stopped, so it is never stopped: it "
+        "is deleted as soon as it goes. Remove this field, or use a class that lists own machines."
     )
     assert read({"deleteStoppedAfter": "Never"}).delete_stopped_after is None
 

@@ -206,9 +206,12 @@ def test_L54_two_pools_that_the_node_may_be_of_keep_it() -> None:
 # ---- what keeps it
 
 
-def test_L54_a_claim_ends_the_timer() -> None:
-    mine = claim("box", Phase.BOOTING, offer=offer(cloud="webhook", id="box"), instance_id="box", ids_seen=("box",))
-    found = decide(world(at("12:00"), box(STOPPED), off(InstanceState.PENDING, "starting"), claims=(mine,)), wanted())
+@pytest.mark.parametrize("view", [off(), off(InstanceState.PENDING, "starting")], ids=["still off", "starting"])
+def test_L54_a_claim_ends_the_timer(view: CloudView) -> None:
+    """The power service may say off for a while after the call."""
+    rack = offer("0.30", cloud="webhook", id="box")
+    mine = claim("box", Phase.PROVISIONING, offer=rack, launch_started=at("11:58"))
+    found = decide(world(at("12:00"), box(STOPPED), view, claims=(mine,)), wanted())
     assert noted(found) == [None] and not of(found, "delete_node")
 
 
