@@ -22,6 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
     PROBE_WAYS,
     SLICED_DEVICES,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.wireguard import ENDS_IN, FROM_SECRETS, HERE, NEEDED
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     GPU_MEMORY_LABEL,
     PROVIDER_LABEL,
@@ -82,12 +83,37 @@ _ACCEPTANCE = [
     rule("has(self.test) != has(self.image)", "needs exactly one of test (vectoradd) and image (a test of your own)."),
     rule("!has(self.command) || has(self.image)", "is of an image of your own. Give image, or remove it.", at=".command"),
 ]
+_TUNNEL = f"(has(self.wireguardConfig) || ({has('talosConfig.wireGuardConfig')}))"
+
+_HUB = [
+    *(
+        rule(
+            never_both(field, f"{field}SecretRef"),
+            f"{field} and {field}SecretRef exclude each other. Keep one of them.",
+            at=f".{field}SecretRef",
+        )
+        for field in FROM_SECRETS
+    ),
+    *(
+        rule(
+            f"has(self.{field}) || has(self.{field}SecretRef)",
+            f"this field is missing. Write it, or name a key of a Secret in {field}SecretRef.",
+            at=f".{field}",
+        )
+        for field in NEEDED
+    ),
+]
 _MESH: Rules = {
     "spec": [
         _ONE_TAILSCALE,
         rule(
-            f"!(has(self.wireguardConfig) && {_NAMED_TAILSCALE})",
+            f"!({_TUNNEL} && {_NAMED_TAILSCALE})",
             "tailscaleConfig has no effect with wireguardConfig. Remove one of the two.",
+        ),
+        rule(
+            never_both("wireguardConfig", "talosConfig.wireGuardConfig"),
+            f"{HERE} is there as well. Remove this one; tgp.gpu {ENDS_IN} does not read it.",
+            at=".talosConfig.wireGuardConfig",
         ),
     ],
     "spec.talosConfig": [_ONE_TEMPLATE],
@@ -96,6 +122,8 @@ _MESH: Rules = {
     "spec.wireguardConfig.network": [NETWORK],
     "spec.wireguardConfig.addresses": [NETWORK],
     "spec.wireguardConfig.allowedIPs[]": [NETWORK],
+    "spec.wireguardConfig": _HUB,
+    "spec.talosConfig.wireGuardConfig.allowedIPs[]": [NETWORK],
 }
 
 # ---- GPUNodeClass
@@ -116,7 +144,7 @@ _NODE_CLASS: Rules = {
             at=".wireguardConfig",
         ),
         rule(
-            unless(f"{has('networking.backend')} && self.networking.backend == 'wireguard'", "has(self.wireguardConfig)"),
+            unless(f"{has('networking.backend')} && self.networking.backend == 'wireguard'", _TUNNEL),
             "this field is missing; networking.backend wireguard needs it.",
             at=".wireguardConfig",
         ),
@@ -477,6 +505,8 @@ BOUNDS: dict[str, dict[str, t.Any]] = {
     "spec.wireguardConfig.network": {"maxLength": 64},
     "spec.wireguardConfig.addresses": {"maxLength": 64},
     "spec.wireguardConfig.allowedIPs[]": {"maxLength": 64},
+    "spec.talosConfig.wireGuardConfig.allowedIPs": {"maxItems": 256},
+    "spec.talosConfig.wireGuardConfig.allowedIPs[]": {"maxLength": 64},
     **{
         f"spec.{section}.{field}": bound
         for section in ("tailscaleConfig", "talosConfig.tailscaleConfig")

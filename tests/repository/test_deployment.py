@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING, OWN_GROUP
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import FEATURES, NEEDS, SECRETS, TOKENS, rights_of
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import FEATURES, HUBS, NEEDS, SECRETS, TOKENS, rights_of
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
@@ -78,7 +78,7 @@ def test_who_only_looks_may_only_read_and_who_terminates_lets_nothing_in() -> No
 
 @pytest.mark.parametrize("playbook", NEEDS)
 def test_who_has_own_machines_only_needs_no_right_on_secrets_and_certificate_requests(playbook: str) -> None:
-    found = rights_of(playbook, set(FEATURES) - {TOKENS, SECRETS})
+    found = rights_of(playbook, set(FEATURES) - {TOKENS, SECRETS, HUBS})
     assert not [right for right in found if right.resource == "secrets" or right.group == "certificates.k8s.io"]
 
 

@@ -99,6 +99,11 @@
 {{- else }}{{ contains "\"capacityBuffers\":true" (toJson .Values.documents.inline) }}{{ end }}
 {{- end }}
 
+{{- define "tgp.readsHubs" -}}
+{{- if kindIs "bool" .Values.rbac.hubSecrets }}{{ .Values.rbac.hubSecrets }}
+{{- else }}{{ contains "SecretRef\":" (toJson .Values.documents.inline) }}{{ end }}
+{{- end }}
+
 {{/* The features of needed_rights.py that this release uses. */}}
 {{- define "tgp.features" -}}
 {{- $features := list "" "claims" }}
@@ -113,6 +118,7 @@
 {{- if eq (include "tgp.readsRequests" .) "true" }}{{ $features = append $features "provisioning_requests" }}{{ end }}
 {{- if eq (include "tgp.readsBuffers" .) "true" }}{{ $features = append $features "capacity_buffers" }}{{ end }}
 {{- if .Values.guard.enabled }}{{ $features = append $features "guard" }}{{ end }}
+{{- if eq (include "tgp.readsHubs" .) "true" }}{{ $features = append $features "hub_secrets" }}{{ end }}
 {{- if .Values.options.namespace_teams }}{{ $features = append $features "namespaces" }}{{ end }}
 {{- if .Values.rbac.serviceNamespaces }}{{ $features = append $features "services" }}{{ end }}
 {{- $features | toYaml }}

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from ..core.errors import lazy
 from ..model import NodeClass, Pool
-from .reading import OPERATORS_TUNNEL, REFUSED, REFUSED_VALUES, Fault, Reader, converted_tunnel
+from .reading import REFUSED, REFUSED_VALUES, Fault, Reader
 from .schema_values import Schema
 from .schemas import KINDS
 
@@ -110,8 +110,7 @@ def _sentences(whole: Schema, error: t.Any) -> t.Iterator[str]:
         case "additionalProperties":
             properties = schema.get("properties", {})
             for name in sorted(set(error.instance) - set(properties)):
-                more = converted_tunnel(error.instance[name]) if name == OPERATORS_TUNNEL else ""
-                yield f"{unknown_field(whole, path, str(name), properties)} {more}".rstrip()
+                yield unknown_field(whole, path, str(name), properties)
         case "required":
             missing = [name for name in error.validator_value if name not in error.instance]
             for name in missing:
@@ -237,10 +236,17 @@ _TEMPLATE_FILE = "spec.talosConfig.machineConfigTemplateFile"
 # [] stands for each entry of a list, * for each value of a mapping
 COMMANDS: Paths = {"GPUNodePool": ("spec.disruption.idleProbe.command",)}
 FILES: Paths = {"GPUNodeClass": (_TEMPLATE_FILE,), "GPURequest": (_TEMPLATE_FILE,)}
+_OF_HUBS = (
+    *(f"spec.wireguardConfig.{field}SecretRef" for field in ("endpoint", "publicKey", "network", "allowedIPs")),
+    *(
+        f"spec.talosConfig.wireGuardConfig.{field}SecretRef"
+        for field in ("privateKey", "publicKey", "serverEndpoint", "allowedIPs", "address")
+    ),
+)
 SECRETS: Paths = {
-    "GPUNodeClass": ("spec.providers[].credentialsRef", "spec.talosConfig.templateRef"),
+    "GPUNodeClass": ("spec.providers[].credentialsRef", "spec.talosConfig.templateRef", *_OF_HUBS),
     "GPUNodePool": ("spec.template.spec.service.environmentFrom.*",),
-    "GPURequest": ("spec.credentialsRef", "spec.talosConfig.templateRef"),
+    "GPURequest": ("spec.credentialsRef", "spec.talosConfig.templateRef", *_OF_HUBS),
 }
 PULLS: Paths = {
     kind: ("spec.prePull.imagePullSecrets",) for kind in ("GPUNodePool", "GPURequest")

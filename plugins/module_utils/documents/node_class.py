@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import pathlib
 import re
@@ -15,18 +14,18 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput
-from ..model import CloudChoice, Guard, Hub, Lane, Machine, MeshChoice, NodeClass, Quality, SpendingBudget, VolumeMount
+from ..model import CloudChoice, Guard, Hub, HubSecrets, Lane, Machine, MeshChoice, NodeClass, Quality, SpendingBudget, VolumeMount
 from ..planner.garbage_collection.silence import SILENT_FOR
 from ..planner.offers import gpu_models
-from ..planner.provisioning import reservations, wireguard_rules
 from ..providers.disk_images import ImagePolicy
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..providers.webhook.machines import LINK_LOCAL, is_link_local
 from ..units.calendar import zone
-from ..units.values import Network, lies_in, parse_money
+from ..units.values import parse_money
 from .faults import allowed_namespaces, unknown_field, validator
 from .reading import Reader
 from .schemas import KINDS
+from .wireguard import hub_of, section_of, without_key
 
 OWN_MACHINES = "webhook"
 BID_MARGIN = Decimal("0.1")
@@ -81,7 +80,7 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *,
         allowed_namespaces=allowed_namespaces(document),
         guard=guard(spec, choices, reader),
         generation=fingerprint(
-            [talos, template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]
+            [without_key(talos), template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]
         ),
     )
 
@@ -137,27 +136,30 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
     """The mesh. Without a word about it, rented machines use tailscale and a class of own machines only uses none."""
     section, place = _tailscale(spec, reader)
     rents = any(choice.cloud != OWN_MACHINES for choice in choices)
-    default = "wireguard" if "wireguardConfig" in spec else "tailscale" if section or rents else "none"
+    tunnel, tunnels_place = section_of(spec)
+    default = "wireguard" if tunnel is not None else "tailscale" if section or rents else "none"
     backend = spec.get("networking", {}).get("backend", default)
-    for field, given, its in ((place, section, "tailscale"), ("spec.wireguardConfig", spec.get("wireguardConfig"), "wireguard")):
+    for field, given, its in ((place, section, "tailscale"), (tunnels_place, tunnel, "wireguard")):
         if given and backend != its:
             reader.fault(field, f"has no effect with networking.backend {backend}. Remove one of the two.")
-    if backend == "wireguard" and "wireguardConfig" not in spec:
-        reader.fault("spec.wireguardConfig", "this field is missing; networking.backend wireguard needs it.")
+    if backend == "wireguard" and tunnel is None:
+        reader.fault(tunnels_place, "this field is missing; networking.backend wireguard needs it.")
     if backend == "wireguard" and any(
         choice.cloud == OWN_MACHINES and choice.settings.get("payload", "none") != "none" for choice in choices
     ):
         way = "Set payload none and let them keep their own."
-        reader.fault("spec.wireguardConfig", f"own machines that are given a configuration enter no tunnel. {way}")
+        reader.fault(tunnels_place, f"own machines that are given a configuration enter no tunnel. {way}")
     if backend == "wireguard":
         reader.warn(
-            "spec.wireguardConfig",
+            tunnels_place,
             "is the older way in: its hub is a machine you keep yourself, and all traffic between nodes crosses it. "
             "The default, tailscale, needs none.",
         )
+    hub = hub_of(spec, reader) if backend == "wireguard" else None
     return MeshChoice(
         backend=backend,
-        hub=hub(spec, reader) if backend == "wireguard" else None,
+        hub=hub if isinstance(hub, Hub) else None,
+        hub_secrets=hub if isinstance(hub, HubSecrets) else None,
         tags=tuple(section.get("tags", ())),
         ephemeral=section.get("ephemeral", True),
         accept_routes=section.get("acceptRoutes", False),
@@ -346,65 +348,6 @@ def _is_address(text: str) -> bool:
 def own_regions(choices: t.Iterable[CloudChoice]) -> list[str]:
     """Where the own machines of a class stand."""
     return [machine.region for choice in choices for machine in choice.machines]
-
-
-# ---- the wireguardConfig of a GPUNodeClass, valid by its schema, as the model's Hub
-
-_HERE = "spec.wireguardConfig"
-_TAILNET = "100.64.0.0/10"
-_FIELDS = {
-    "hub_key": "publicKey",
-    "endpoint": "endpoint",
-    "interface": "interface",
-    "mtu": "mtu",
-    "keepalive": "persistentKeepalive",
-    "hub_address": "hubAddress",
-    "allowed": "allowedIPs",
-}
-
-
-def hub(spec: Spec, reader: Reader) -> Hub | None:
-    """The hub; None without a wireguardConfig or when its network is none. The reader collects the faults."""
-    section: Spec | None = spec.get("wireguardConfig")
-    if section is None:
-        return None
-    network = _network(section["network"], "network", reader)
-    if network is None:
-        return None
-    if network.num_addresses < 4:
-        reader.fault(f"{_HERE}.network", f"{network} has no room for a hub and nodes.")
-        return None
-    if network.version == 4 and network.overlaps(ipaddress.IPv4Network(_TAILNET)):
-        reader.fault(f"{_HERE}.network", f"{network} lies in {_TAILNET}, the addresses of tailnets. Take another private network.")
-    addresses = _network(section.get("addresses", str(network)), "addresses", reader) or network
-    if not lies_in(addresses, network):
-        reader.fault(f"{_HERE}.addresses", f"{addresses} is not a part of the network {network}.")
-        return None
-    allowed = reader.networks(section.get("allowedIPs", ()), f"{_HERE}.allowedIPs")
-    wireguard_hub = Hub(
-        endpoint=section["endpoint"],
-        public_key=section["publicKey"],
-        network=str(network),
-        address=section.get("hubAddress", str(network[1])),
-        addresses=str(addresses),
-        allowed=tuple(dict.fromkeys((str(network), *allowed))),
-        host=section.get("hub", ""),
-        interface=section.get("interface", "wg-tgp"),
-        mtu=section.get("mtu", 1420),
-        keepalive=reader.duration(section.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
-    )
-    some_node = reservations.end_of(wireguard_hub, f"{network[-2]}/{network.prefixlen}", "")
-    for field, fault in wireguard_rules.hub_faults(some_node):
-        reader.fault(f"{_HERE}.{_FIELDS[field]}", fault)
-    return wireguard_hub
-
-
-def _network(text: str, field: str, reader: Reader) -> Network | None:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        reader.fault(f"{_HERE}.{field}", f"{error}. Write a network like 10.77.0.0/24.")
-        return None
 
 
 # ---- what a class says of the hosts it wants and of prices by auction: shares, and the specs of planner/offers/requirements.py

@@ -54,6 +54,7 @@ from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, mirrors,
 from .reading import Reader, taints
 from .schemas import DAYS
 from .service import DIVIDED_GPUS, NO_PROFILES, SLICED_DEVICES, check_clouds, lanes, service
+from .wireguard import without_key
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
@@ -180,7 +181,9 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         spot_allowed=spec.get("spot", False),
         max_nodes=1,
         allowed_namespaces=(),
-        generation=fingerprint([talos, template, spec.get("tailscaleConfig"), *filter(None, [spec.get("wireguardConfig")])]),
+        generation=fingerprint(
+            [without_key(talos), template, spec.get("tailscaleConfig"), *filter(None, [spec.get("wireguardConfig")])]
+        ),
     )
     if cloud:
         check_clouds((), node_class, "spec.provider", reader)

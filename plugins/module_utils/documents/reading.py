@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 import typing as t
 from decimal import Decimal
@@ -16,7 +15,6 @@ from ..model import SecretRef, Taint
 from ..model.labels import EPHEMERAL_TAINT
 from ..planner.offers import gpu_models
 from ..planner.offers.requirements import misspelt_region
-from ..planner.provisioning import wireguard_rules
 from ..planner.provisioning.limits import RESOURCE_OF_VENDOR
 from ..providers.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from ..units.values import parse_duration, parse_money
@@ -24,7 +22,6 @@ from ..units.values import parse_duration, parse_money
 _AMOUNT = re.compile(r"([0-9]+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
 _MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}
 _SECRETS = "tgp-system"
-_OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # what may stand in a command that people copy
 _T = t.TypeVar("_T")
 
 
@@ -153,7 +150,6 @@ REFUSED: dict[str, str] = {
     "spec.networking.tailscale": "networking.backend tailscale is the whole switch, and tags and routes are spec.tailscaleConfig. "
     "The cluster's Tailscale operator (operatorEnabled) is set up by prereqs.yml, and no document switches it",
     "spec.networking.wireguard": "write it as spec.wireguardConfig",
-    "spec.talosConfig.wireGuardConfig": "write it as spec.wireguardConfig; each node gets a key and an address of its own",
     "spec.wireguardConfig.privateKey": "each node gets a key of its own, and the hub's stays on the hub",
     "spec.wireguardConfig.address": "each node gets an address of its own from spec.wireguardConfig.addresses",
     "spec.template.spec.timeSlicing": "write it as spec.timeSlicing",
@@ -162,7 +158,6 @@ REFUSED: dict[str, str] = {
     "spec.talosConfig.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.template.spec.ephemeralTaint": f"name the taint {EPHEMERAL_TAINT} in template.spec.taints to choose its effect yourself",
 }
-OPERATORS_TUNNEL = "wireGuardConfig"  # of tgp-operator, in talosConfig: one node's end of a tunnel
 REFUSED_VALUES: dict[str, dict[str, str]] = {
     "spec.networking.backend": {
         "kubespan": "KubeSpan is a matter of the Talos configuration alone; write it into the template or the patches of talosConfig, "
@@ -172,54 +167,3 @@ REFUSED_VALUES: dict[str, dict[str, str]] = {
         "takeover": "no pool rents by it; it is an experimental role for machines that exist already (docs/how_to/takeover.md)",
     },
 }
-
-
-def converted_tunnel(section: t.Any) -> str:
-    """What a ``wireGuardConfig`` of tgp-operator becomes, as sentences for people with one line of YAML; "" for what is none. It describes one
-    node's end: its keys and its address have no equivalent and are not repeated, and the hub's public key is not in it."""
-    if not isinstance(section, t.Mapping) or not section:
-        return ""
-    endpoint = section.get("serverEndpoint")
-    network = _network_of(section.get("address"))
-    allowed = section.get("allowedIPs")
-    behind = [text for text in allowed if isinstance(text, str) and text != network] if isinstance(allowed, list) else []
-    fields = {"endpoint": _written(endpoint) or "ENDPOINT", "publicKey": "HUB_PUBLIC_KEY", "network": network or "NETWORK"}
-    fields |= {"allowedIPs": f"[{', '.join(map(_written, behind))}]"} if behind else {}
-    yaml = ", ".join(f"{name}: {value}" for name, value in fields.items())
-    said = [
-        f"Here: `wireguardConfig: {{{yaml}}}`.",
-        "HUB_PUBLIC_KEY is the hub's, from `wg show` on the hub; publicKey is the node's.",
-    ]
-    if not _written(endpoint):
-        said.append(f"ENDPOINT is the hub's IP:port{_from_secret(section, 'serverEndpointSecretRef')}.")
-    elif wireguard_rules.endpoint_of(endpoint) is None:
-        said.append(f"Replace {_written(endpoint)} with IP:port: a machine that boots does not resolve names.")
-    if not network:
-        said.append(f"NETWORK is that of hub and nodes, around the old address{_from_secret(section, 'addressSecretRef')}.")
-    if not behind and "allowedIPsSecretRef" in section:
-        said.append(f"allowedIPs is a list of the networks behind the hub{_from_secret(section, 'allowedIPsSecretRef')}.")
-    return " ".join(said)
-
-
-def _written(value: t.Any) -> str:
-    return json.dumps(value) if isinstance(value, str) and value else ""
-
-
-def _network_of(address: t.Any) -> str:
-    """10.0.0.0/24 of 10.0.0.2/24; "" for an address without a network."""
-    try:
-        network = ipaddress.ip_interface(str(address)).network
-    except ValueError:
-        return ""
-    return str(network) if network.prefixlen < network.max_prefixlen else ""
-
-
-def _from_secret(section: t.Mapping[str, t.Any], field: str) -> str:
-    """Where to read a value that stands in a Secret and needs no secrecy."""
-    ref = section.get(field)
-    said = {part: str(ref.get(part, "")) for part in ("namespace", "name", "key")} if isinstance(ref, t.Mapping) else {}
-    if not said or not (_OBJECT.fullmatch(said["name"]) and _OBJECT.fullmatch(said["key"])):
-        return ""
-    namespace = f" -n {said['namespace']}" if _OBJECT.fullmatch(said["namespace"]) else ""
-    path = said["key"].replace(".", "\\.")
-    return f", from `kubectl{namespace} get secret {said['name']} -o jsonpath='{{.data.{path}}}' | base64 -d`"

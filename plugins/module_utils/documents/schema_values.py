@@ -67,3 +67,36 @@ TAINT = object_of(
     {"key": TEXT, "value": {"type": "string"}, "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}},
     ("key", "effect"),
 )
+WIREGUARD = object_of(
+    {
+        "endpoint": described(TEXT, "IP:port of the hub, for example 203.0.113.10:51820"),
+        "endpointSecretRef": described(SECRET_REF, "instead: a key of a Secret with it"),
+        "publicKey": described(TEXT, "the hub's public key"),
+        "publicKeySecretRef": described(SECRET_REF, "instead: a key of a Secret with it"),
+        "network": described(TEXT, "the network of hub and nodes, for example 10.77.0.0/24"),
+        "networkSecretRef": described(SECRET_REF, "instead: a key of a Secret with it, or with an address in it like 10.77.0.2/24"),
+        "hubAddress": described(TEXT, "the hub's own address there; the first one without it"),
+        "addresses": described(TEXT, "the part of the network that nodes get their addresses from; all of it without it"),
+        "allowedIPs": list_of(described(TEXT, "a network behind the hub like 192.168.10.0/24")),
+        "allowedIPsSecretRef": described(SECRET_REF, "instead: a key of a Secret with these networks, separated by commas"),
+        "hub": described(TEXT, "the hub's name in the inventory; without it you keep its peers yourself"),
+        "interface": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,15}$", "description": "the name of an interface like wg-tgp"},
+        "mtu": {"type": "integer", "minimum": 1280, "maximum": 9000},
+        "persistentKeepalive": DURATION,
+    }
+)
+OPERATORS_WIREGUARD = object_of(
+    {
+        "privateKey": described(TEXT, "of one node; it is compared with publicKey and given to no machine"),
+        "privateKeySecretRef": SECRET_REF,
+        "publicKey": described(TEXT, "the hub's public key"),
+        "publicKeySecretRef": SECRET_REF,
+        "serverEndpoint": described(TEXT, "IP:port of the hub"),
+        "serverEndpointSecretRef": SECRET_REF,
+        "allowedIPs": list_of(described(TEXT, "a network behind the hub like 192.168.10.0/24")),
+        "allowedIPsSecretRef": SECRET_REF,
+        "address": described(TEXT, "an address in the network of hub and nodes, with its length like 10.0.0.2/24"),
+        "addressSecretRef": SECRET_REF,
+    },
+    description="of tgp-operator, deprecated: write spec.wireguardConfig",
+)

@@ -29,6 +29,7 @@ from .schema_values import (
     GPU_COUNTS,
     MONEY,
     NAME,
+    OPERATORS_WIREGUARD,
     POSITIVE,
     SECRET_REF,
     SERVER_FIELDS,
@@ -36,6 +37,7 @@ from .schema_values import (
     STRINGS,
     TAINT,
     TEXT,
+    WIREGUARD,
     YES_NO,
     Schema,
     described,
@@ -127,23 +129,9 @@ _TALOS = object_of(
             "description": "registry (docker.io) to the URLs of its mirrors",
         },
         "tailscaleConfig": {**_TAILSCALE, "description": "the same as spec.tailscaleConfig"},
+        "wireGuardConfig": OPERATORS_WIREGUARD,
         "schematic": {"type": "object", "description": "what is in the Talos image, as the Image Factory takes it"},
     }
-)
-_WIREGUARD = object_of(
-    {
-        "endpoint": described(TEXT, "IP:port of the hub, for example 203.0.113.10:51820"),
-        "publicKey": described(TEXT, "the hub's public key"),
-        "network": described(TEXT, "the network of hub and nodes, for example 10.77.0.0/24"),
-        "hubAddress": described(TEXT, "the hub's own address there; the first one without it"),
-        "addresses": described(TEXT, "the part of the network that nodes get their addresses from; all of it without it"),
-        "allowedIPs": list_of(described(TEXT, "a network behind the hub like 192.168.10.0/24")),
-        "hub": described(TEXT, "the hub's name in the inventory; without it you keep its peers yourself"),
-        "interface": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,15}$", "description": "the name of an interface like wg-tgp"},
-        "mtu": {"type": "integer", "minimum": 1280, "maximum": 9000},
-        "persistentKeepalive": DURATION,
-    },
-    ("endpoint", "publicKey", "network"),
 )
 _GUARD = object_of(
     {
@@ -310,7 +298,7 @@ NODE_CLASS = _document(
             "providers": list_of(_PROVIDER, 1),
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,
-            "wireguardConfig": _WIREGUARD,
+            "wireguardConfig": WIREGUARD,
             "networking": object_of({"backend": {"enum": list(BACKENDS)}}),
             "instanceRequirements": object_of(
                 {
@@ -475,7 +463,7 @@ REQUEST = _document(
             "spot": YES_NO,
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,
-            "wireguardConfig": _WIREGUARD,
+            "wireguardConfig": WIREGUARD,
         },
         ("gpuType",),
     ),

@@ -391,9 +391,17 @@ def cluster_id(kube: Kube | None, option: str | None = None) -> str:
 
 def read_secret(kube: Kube, namespace: str, name: str, key: str) -> str:
     """The text of ``key`` in Secret ``namespace/name``, registered for redaction. NotFound when Secret or key is missing."""
-    path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+    data = secret_data(kube, namespace, name, key)
+    register(str(data.get(key, "")))
+    text = text_of(data, namespace, name, key)
+    register(text)
+    return text
+
+
+def secret_data(kube: Kube, namespace: str, name: str, key: str) -> dict[str, t.Any]:
+    """All keys of a Secret as the server has them, because of one of them. NotFound when there is no such Secret."""
     try:
-        data = kube.get(path).get("data") or {}
+        return t.cast("dict[str, t.Any]", kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}").get("data") or {})
     except NotFound as error:
         raise NotFound(
             f"The Secret {namespace}/{name} does not exist.",
@@ -401,6 +409,10 @@ def read_secret(kube: Kube, namespace: str, name: str, key: str) -> str:
             service="kubernetes",
             status=404,
         ) from error
+
+
+def text_of(data: t.Mapping[str, t.Any], namespace: str, name: str, key: str) -> str:
+    """The text of a key of :func:`secret_data`. NotFound when it is missing; InvalidInput, without the value, when it is none."""
     if key not in data:
         raise NotFound(
             f"The Secret {namespace}/{name} has no key {key}.",
@@ -408,12 +420,10 @@ def read_secret(kube: Kube, namespace: str, name: str, key: str) -> str:
             service="kubernetes",
             status=404,
         )
-    register(str(data[key]))
     try:
         text = base64.b64decode(data[key], validate=True).decode("utf-8").strip()
     except (binascii.Error, UnicodeDecodeError, TypeError):
         raise InvalidInput(f"The Secret {namespace}/{name}: the value of {key} is not text.") from None
     if not text:
         raise InvalidInput(f"The Secret {namespace}/{name}: the value of {key} is empty.")
-    register(text)
     return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..model import Pool
+from ..model import Pool, SecretRef
 from . import bootstrap_tokens, csr
 from .client import NAMESPACE
 from .rbac import Right
@@ -27,6 +27,7 @@ PROVISIONING = "provisioning_requests"
 BUFFERS = "capacity_buffers"
 NAMESPACES = "namespaces"
 GUARD = "guard"
+HUBS = "hub_secrets"
 FEATURES = {
     CLAIMS: "records in the cluster (claim_store: cluster or crd)",
     NODE_CLAIMS: "claims as GPUNodeClaim objects (claim_store: crd, and move_claims)",
@@ -42,6 +43,7 @@ FEATURES = {
     BUFFERS: "pools that hold the spare room of CapacityBuffers (capacityBuffers)",
     GUARD: "machines that power themselves off while no run renews the run lock (guard.controllerSilentFor)",
     NAMESPACES: "labels of namespaces that say for which team their pods run (namespace_teams)",
+    HUBS: "WireGuard hubs of which some stands in Secrets (wireguardConfig.publicKeySecretRef, endpointSecretRef and so on)",
 }
 """Optional features. The rights of a feature are needed only where it is used."""
 
@@ -111,6 +113,12 @@ _CREDENTIALS = Need(
     _all("get", "secrets", namespace=NAMESPACE),
     SECRETS,
     asked=False,
+)
+_HUBS = Need(
+    "read the WireGuard hubs that classes have in Secrets",
+    _all("get", "secrets", namespace=NAMESPACE),
+    HUBS,
+    asked=False,  # those that the documents name are asked for by name (hub_rights)
 )
 _DOCUMENTS = Need("read the documents", tuple(Right("list", kind, "tgp.io") for kind in _KINDS), OBJECTS)
 _STATUS = Need(
@@ -247,7 +255,7 @@ _NAMESPACES = Need("read for which team the pods of a namespace run", _all("list
 _RECORDS = (_LIST, _BESIDE, _LIST_OBJECTS, _DEFINITION)
 _CLOSING = (_CLOSE, _END_OBJECTS)
 _LOOK = (_CLUSTER, _NODES, _OWN, _PLUGINS, *_RECORDS, _READ, _CREDENTIALS, _DOCUMENTS)
-_PLAN = (*_LOOK, _PODS, _REACH, _GROUPS, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _NAMESPACES)
+_PLAN = (*_LOOK, _PODS, _REACH, _GROUPS, _PUBLISHED, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _NAMESPACES, _HUBS)
 _RUN = (_CLUSTER, _SYSTEM, *_RECORDS, _READ, _STATE, _KEEP_OBJECTS, _LOCK)
 _TERMINATE = (
     *_RUN, _BOOKS, *_CLOSING, _CREDENTIALS, _DOCUMENTS, _STATUS, _HOLD, _NODES, _OWN, _PODS, _MARKS, _DRAIN, _REMOVE, _VOLUMES,
@@ -274,14 +282,15 @@ _EVERYTHING = (
     _BUFFERED,
     _ANSWER_BUFFERS,
     _GUARD,
+    _HUBS,
 )
 
 NEEDS: dict[str, tuple[Need, ...]] = {
-    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED),
+    "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _HUBS),
     "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
-    "validate": (*_LOOK, _BINDING, _PUBLISH, _GUARD),
+    "validate": (*_LOOK, _BINDING, _PUBLISH, _GUARD, _HUBS),
     "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _DOCUMENTS, _UTILIZATION),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),
@@ -303,12 +312,12 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         _END_TOKENS,
     ),
     "adopt": (*_RUN, *_LOOK, _PODS, _MARKS, _NEUTRAL),
-    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH, _REQUESTED, _BUFFERED),
+    "reap": (*_TERMINATE, _UTILIZATION, _DEVICES, _REACH, _REQUESTED, _BUFFERED, _HUBS),
     "destroy": _TERMINATE,
     "provision": _EVERYTHING,
     "autoscale": _EVERYTHING,
     "apply": _EVERYTHING,
-    "join_kubelet": (*_RUN, _CREDENTIALS, _DOCUMENTS, _MAKE_TOKENS, _END_TOKENS, _ADMIT),
+    "join_kubelet": (*_RUN, _CREDENTIALS, _DOCUMENTS, _HUBS, _MAKE_TOKENS, _END_TOKENS, _ADMIT),
 }
 """What each playbook needs. The inventory plugin needs what status does. Those that are not here do not work in a cluster, or do what
 only its administrator may do."""
@@ -325,6 +334,12 @@ def rights_of(playbook: str, features: t.Collection[str] = tuple(FEATURES), *, a
     """The same as rights, each once. ``asked``: only those that the API server is asked for before a machine is rented."""
     found = (right for need in needs_of(playbook, features) if need.asked or not asked for right in need.rights)
     return tuple(dict.fromkeys(found))
+
+
+def hub_rights(secrets: t.Iterable[SecretRef]) -> tuple[Right, ...]:
+    """What reading the hubs of documents takes: each Secret by its name, in whichever namespace it is."""
+    places = dict.fromkeys((ref.namespace, ref.name) for ref in secrets)
+    return tuple(right for namespace, name in places for right in _all("get", "secrets", namespace=namespace, name=name))
 
 
 def pool_features(pools: t.Iterable[Pool]) -> set[str]:

@@ -26,6 +26,7 @@ from .cluster import (
     PodTerm,
     PodUse,
     PrePull,
+    SecretRef,
     Spread,
     StatusCondition,
     Taint,
@@ -36,7 +37,7 @@ from .cluster import (
     WorkSpan,
 )
 from .decisions import Action, KubernetesEvent, Notice, ObjectReference, PausedPool, Plan, Shortfall, Tally, WaitingPod
-from .mesh import Device, MeshKey
+from .mesh import Device, Hub, HubSecrets, MeshChoice, MeshKey
 from .names import Labels
 from .observation import CloudView, GpuUtilization, GpuXids, Observation, OffersNotRead, Probe, Published
 from .offers import (
@@ -61,17 +62,14 @@ from .spec import (
     CloudChoice,
     DisruptionBudget,
     GpuLoss,
-    Hub,
     IdleProbe,
     Ledger,
     LedgerLine,
     Machine,
-    MeshChoice,
     NodeClass,
     Pause,
     Pool,
     Requirement,
-    SecretRef,
     ServiceSpec,
     Source,
     Specs,
@@ -107,6 +105,7 @@ __all__ = [
     "Guard",
     "HandedOut",
     "Hub",
+    "HubSecrets",
     "IdleProbe",
     "Instance",
     "InstanceState",

@@ -10,9 +10,9 @@ import enum
 from datetime import datetime
 from decimal import Decimal
 
-from .cluster import AcceptanceTest, PodOwner, PrePull, WorkRecord
+from .cluster import AcceptanceTest, PodOwner, PrePull, SecretRef, WorkRecord
 from .offers import Lane, Offer
-from .spec import IDLE_BELOW, IDLE_WINDOW, Calendar, DisruptionBudget, GpuLoss, SecretRef, UnhealthyCondition
+from .spec import IDLE_BELOW, IDLE_WINDOW, Calendar, DisruptionBudget, GpuLoss, UnhealthyCondition
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Kubernetes knows: nodes, their taints, and pods."""
+"""What Kubernetes knows: nodes, their taints, pods, and keys of Secrets."""
 
 from __future__ import annotations
 
@@ -367,3 +367,12 @@ class DevicePlugins:
 
     found: tuple[DevicePlugin, ...] = ()
     problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Kubernetes Secret."""
+
+    name: str
+    key: str
+    namespace: str = "tgp-system"

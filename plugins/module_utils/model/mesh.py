@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import typing as t
 from datetime import datetime
 
 from ..units.values import lies_in
+from .cluster import SecretRef
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +44,70 @@ class MeshKey:
     created: datetime | None = None
     expires: datetime | None = None
     invalid: bool | None = None
+
+
+# ---- the mesh of a class, and the WireGuard hub that its nodes reach the cluster through
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hub:
+    """The user's own WireGuard machine that the nodes of a class reach the cluster through.
+
+    ``endpoint`` is its IP:port, ``address`` its own in ``network``; nodes get theirs from ``addresses``, a part of the network.
+    ``allowed``: networks that a node sends through the tunnel. ``host``: its name in the inventory; empty = its peers are kept by hand.
+    ``keepalive`` is seconds.
+    """
+
+    endpoint: str
+    public_key: str
+    network: str
+    address: str
+    addresses: str
+    allowed: tuple[str, ...]
+    host: str = ""
+    interface: str = "wg-tgp"
+    mtu: int = 1420
+    keepalive: int = 25
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HubSecrets:
+    """What a class says of a hub of which some stands in Secrets: ``section`` has what the document says, ``refs`` the key of a Secret for each
+    other field, both in the words of wireguardConfig. ``place`` is the document, ``path`` the section and ``names`` those of its fields there,
+    for people. ``host`` and ``interface`` are those of the hub. ``problem``: why it could not be read; empty = nobody has tried yet."""
+
+    place: str
+    path: str
+    section: t.Mapping[str, t.Any] = dataclasses.field(hash=False, repr=False)
+    refs: t.Mapping[str, SecretRef] = dataclasses.field(hash=False)
+    names: t.Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    host: str = ""
+    interface: str = "wg-tgp"
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeshChoice:
+    """The class's mesh: ``backend`` tailscale (also headscale), wireguard (with its ``hub``) or none. ``hub_secrets``: where the rest of
+    the hub is to be read; ``hub`` is None until that is done."""
+
+    backend: str = "tailscale"
+    tags: tuple[str, ...] = ()
+    ephemeral: bool = True
+    accept_routes: bool = False
+    advertise_routes: tuple[str, ...] = ()
+    hub: Hub | None = None
+    hub_secrets: HubSecrets | None = None
+
+    @property
+    def hub_unread(self) -> bool:
+        """Whether the hub is unknown because its Secrets were not read, or could not be."""
+        return self.hub is None and self.hub_secrets is not None
+
+    @property
+    def hub_place(self) -> Hub | HubSecrets | None:
+        """What names the host and the interface of the hub."""
+        return self.hub or self.hub_secrets
 
 
 # ---- one node's end of a WireGuard tunnel to the hub, whatever the node's system writes it down as

@@ -10,7 +10,8 @@ import typing as t
 from datetime import datetime, time
 from decimal import Decimal
 
-from .cluster import AcceptanceTest, PrePull, Taint, WorkRecord
+from .cluster import AcceptanceTest, PrePull, SecretRef, Taint, WorkRecord
+from .mesh import MeshChoice
 from .names import Labels
 from .offers import Guard, Lane, Quality, VolumeMount
 
@@ -30,15 +31,6 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SecretRef:
-    """A key of a Kubernetes Secret."""
-
-    name: str
-    key: str
-    namespace: str = "tgp-system"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,39 +69,6 @@ class CloudChoice:
     quality: Quality = Quality()
     key_for_machines: bool = False
     volumes: tuple[VolumeMount, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hub:
-    """The user's own WireGuard machine that the nodes of a class reach the cluster through.
-
-    ``endpoint`` is its IP:port, ``address`` its own in ``network``; nodes get theirs from ``addresses``, a part of the network.
-    ``allowed``: networks that a node sends through the tunnel. ``host``: its name in the inventory; empty = its peers are kept by hand.
-    ``keepalive`` is seconds.
-    """
-
-    endpoint: str
-    public_key: str
-    network: str
-    address: str
-    addresses: str
-    allowed: tuple[str, ...]
-    host: str = ""
-    interface: str = "wg-tgp"
-    mtu: int = 1420
-    keepalive: int = 25
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MeshChoice:
-    """The class's mesh: ``backend`` tailscale (also headscale), wireguard (with its ``hub``) or none."""
-
-    backend: str = "tailscale"
-    tags: tuple[str, ...] = ()
-    ephemeral: bool = True
-    accept_routes: bool = False
-    advertise_routes: tuple[str, ...] = ()
-    hub: Hub | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from ..talos.validation.rules import key_problem, value_problem
 from ..units.values import parse_money
 from .audit import KubeTeller, told_store
 from .clients import Clients, Once, secret_of_notices
-from .documents import load
+from .documents import hub_secrets, load, with_hubs
 from .people import SECRET_KEY, People
 from .records import Records
 from .release_tables import use_release_tables
@@ -145,10 +145,16 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def open_context(
-    task: Task, *, settings: Settings | None = None, documents_required: bool = True, strict: bool = False, read_only: bool = False
+    task: Task,
+    *,
+    settings: Settings | None = None,
+    documents_required: bool = True,
+    strict: bool = False,
+    read_only: bool = False,
+    hubs: bool = False,
 ) -> Context:
     """Everything a fleet module works with. The documents are checked before the first call to anybody. ``read_only``: nothing is changed,
-    so nothing is written to the event log.
+    so nothing is written to the event log. ``hubs``: read what classes have of their hubs in Secrets; else a hub may be unknown.
 
     Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
     what it describes, and is listed in the specs; ``strict``: it is refused, too.
@@ -174,6 +180,12 @@ def open_context(
     if task.events is not None:
         kube.teller, store = KubeTeller(task), told_store(store, task)
     task.cluster_id = cluster_id(kube, task.params.get("cluster_id"))
+    if hubs and hub_secrets(specs.classes.values()):
+        specs = with_hubs(specs, kube)
+        if strict:
+            refuse([sentence for sentences in specs.faults.values() for sentence in sentences])
+        if documents_required and not specs.pools:
+            _refuse_without_pools(task, specs, settings)
     return Context(
         task=task,
         kube=kube,

@@ -18,8 +18,9 @@ from ..documents.faults import Document, DocumentOrigin, line_of
 from ..documents.node_pool import REQUEST_NAMESPACE
 from ..documents.objects import Skipped, items_of, report, skipped
 from ..documents.parse import refuse, understand
-from ..kube.client import Kube
-from ..model import Machine, Source, Specs, StatusObject
+from ..documents.wireguard import HubProblem, resolved
+from ..kube.client import Kube, secret_data, text_of
+from ..model import Machine, NodeClass, SecretRef, Source, Specs, StatusObject
 from ..model.labels import API_PATH, API_VERSION
 from ..providers.webhook.machines import groups_from_environment, usable_groups
 
@@ -57,6 +58,7 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Specs:
     )
     specs = dataclasses.replace(specs, faults={**collected.faults, **specs.faults}, objects=tuple(collected.objects))
     specs, more = collected.with_lines(specs, [*collected.notes, *warnings, *more])
+    specs = collected.with_places(specs)
     if strict:
         unread = [source.problem for name, source in collected.sources.items() if source.problem and not source.quiet]
         refuse([*unread, *(sentence for sentences in specs.faults.values() for sentence in sentences)])
@@ -179,6 +181,16 @@ class _Found:
         more = [self._placed(place, self._line(place, text), text) for place, text in places]
         return dataclasses.replace(specs, faults=faults, paused=paused), more
 
+    def with_places(self, specs: Specs) -> Specs:
+        """The same with the line in the place of each section of a hub that is still to be read from Secrets."""
+        classes = dict(specs.classes)
+        for name, node_class in specs.classes.items():
+            secrets = node_class.mesh.hub_secrets
+            if secrets is not None and secrets.place in self._files:
+                placed = dataclasses.replace(secrets, place=self._field(secrets.place, secrets.path))
+                classes[name] = dataclasses.replace(node_class, mesh=dataclasses.replace(node_class.mesh, hub_secrets=placed))
+        return dataclasses.replace(specs, classes=classes)
+
     def _line(self, place: str, sentence: str) -> int:
         """Zero where there is none."""
         if place not in self._files:
@@ -300,3 +312,51 @@ def _asks_for_groups(documents: list[Document]) -> bool:
         provider.get("name") == "webhook" and not provider.get("machines") and not provider.get("nodeGroups")
         for provider in providers
     )
+
+
+# ---- hubs of which some stands in Secrets (documents/wireguard.py). One that cannot be read is unknown: nothing is launched for its class, and
+# nothing ends for that
+
+
+def with_hubs(specs: Specs, kube: Kube) -> Specs:
+    """The specs with the hubs as their Secrets say now. A class whose hub is unknown stays, and its pools are held: each with the reason, which
+    is a fault of the document, too."""
+    classes, stopped, faults = dict(specs.classes), dict[str, str](), dict(specs.faults)
+    known: dict[tuple[str, str], dict[str, t.Any]] = {}
+
+    def read(ref: SecretRef) -> str:
+        place = (ref.namespace, ref.name)
+        if place not in known:
+            known[place] = secret_data(kube, *place, ref.key)
+        return text_of(known[place], *place, ref.key)
+
+    for name, node_class in specs.classes.items():
+        secrets = node_class.mesh.hub_secrets
+        if secrets is None:
+            continue
+        found = resolved(secrets, read)
+        if isinstance(found, HubProblem):
+            stopped[name] = sentence = f"{secrets.place}: {found.sentence}"
+            faults[secrets.place] = (*faults.get(secrets.place, ()), sentence)
+            mesh = dataclasses.replace(node_class.mesh, hub_secrets=dataclasses.replace(secrets, problem=sentence))
+        else:
+            mesh = dataclasses.replace(node_class.mesh, hub=found)
+        classes[name] = dataclasses.replace(node_class, mesh=mesh)
+    if classes == specs.classes:
+        return specs
+    held = tuple(pool for pool in specs.pools if pool.node_class in stopped)
+    paused = {pool.key: f"its class {pool.node_class} cannot be used: {stopped[pool.node_class]}" for pool in held}
+    return dataclasses.replace(
+        specs,
+        classes=classes,
+        pools=tuple(pool for pool in specs.pools if pool.node_class not in stopped),
+        held=(*specs.held, *held),
+        paused={**specs.paused, **paused},
+        faults=faults,
+    )
+
+
+def hub_secrets(classes: t.Iterable[NodeClass]) -> tuple[SecretRef, ...]:
+    """The keys of Secrets that hubs of the classes are read from."""
+    found = (node_class.mesh.hub_secrets for node_class in classes)
+    return tuple(dict.fromkeys(ref for secrets in found if secrets is not None for ref in secrets.refs.values()))

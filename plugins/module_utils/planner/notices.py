@@ -235,7 +235,7 @@ def pauses(node_class: NodeClass, situation: Situation) -> str:
     """Why nothing may be launched of the class: a machine of it, of unknown price and size, may exist, or its address in the tunnel is
     unknown. Empty when there is no such claim."""
     for damaged in situation.damaged.values():
-        if node_class.mesh.hub is not None:
+        if node_class.mesh.hub_place is not None:
             return f"claim {damaged.name} cannot be read, and with it the address of its machine in the tunnel"
         if _machines(damaged, situation) or damaged.name in situation.machines:
             continue  # own machines are known from their documents; one that is off costs nothing

@@ -18,10 +18,12 @@ from ..kube.client import NAMESPACE
 from ..kube.needed_rights import (
     GUARD,
     GUARD_BINDING,
+    HUBS,
     NEEDS,
     SERVICES,
     TOKENS,
     WHOLE,
+    hub_rights,
     pool_features,
     record_features,
     rights_in,
@@ -34,6 +36,7 @@ from ..model import Claim, Device, Lane, NodeClass, Offer, Phase, Pool, Specs
 from ..model.names import machine_name
 from ..observe.clients import unused
 from ..observe.context import Context
+from ..observe.documents import hub_secrets
 from ..observe.gather import cluster_facts
 from ..observe.probe import Prober
 from ..operations.launch.payload import Enrolment, ImagesMade, container, make_images, needs_payload
@@ -162,7 +165,10 @@ def _check_rights(context: Context, pools: t.Sequence[Pool], playbooks: t.Sequen
     publishing = any(need.when == SERVICES for playbook in playbooks for need in NEEDS[playbook])
     services = service_rights(dataclasses.replace(context.specs, pools=tuple(pools))) if publishing else ()
     of_playbooks = dict.fromkeys(right for playbook in playbooks for right in rights_of(playbook, features, asked=True))
-    needed = (*of_playbooks, *services)
+    reading = any(need.when == HUBS for playbook in playbooks for need in NEEDS[playbook])
+    used = {pool.node_class for pool in pools}
+    hubs = hub_rights(hub_secrets(one for one in context.specs.classes.values() if one.name in used)) if reading else ()
+    needed = (*of_playbooks, *services, *hubs)
     missing = context.once(("missing rights", needed), lambda: context.kube.missing_rights(needed))
     if missing:
         raise InvalidInput(f"Rights are missing in the cluster. {how_to_grant()}", problems=missing)

@@ -109,7 +109,7 @@ def _count(value: int | None) -> str:
 
 def look(task: Task) -> Seen:
     """Read everything once; changes nothing."""
-    context = open_context(task, documents_required=False, read_only=True)
+    context = open_context(task, documents_required=False, read_only=True, hubs=True)
     try:
         asks = asks_for_gpu_metrics(context.specs.described)
         observation = gather(context, pods=asks, tokens=True, exporters=asks)

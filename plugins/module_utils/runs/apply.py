@@ -33,7 +33,7 @@ def apply_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_apply."""
     saved = read_plan(task.params["file"])
     settings = settings_of(saved, options_of(task))
-    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
+    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING, hubs=settings.mode != "destroy")
     try:
         refuse_other(saved, context.cluster_id, context.clock.now())
         context.specs = specs_of(saved, context.specs)

@@ -90,7 +90,8 @@ def _unfinished(claim: Claim) -> bool:
 class MachineStep:
     """One kind of work on claims: which of them it takes (``select``), and what it does with them (``run``). ``changed`` are the results of
     machines that are a change. ``would`` is what check mode says of a claim that stays, None when nothing is foreseen. ``deletes``: claims
-    with a deletion are taken, too. ``joins``: so are those that are on their way. ``drifted``: nodes in use get their marks again."""
+    with a deletion are taken, too. ``joins``: so are those that are on their way. ``drifted``: nodes in use get their marks again.
+    ``rents``: machines are made, so what they are made from has to be known."""
 
     select: t.Callable[[Claim], bool]
     run: t.Callable[[Context, list[Claim]], list[dict[str, t.Any]]]
@@ -99,11 +100,12 @@ class MachineStep:
     deletes: bool = False
     joins: bool = False
     drifted: bool = False
+    rents: bool = False
 
 
 def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
     orphans = checked(task.params.get("orphans") or [])
-    context = open_context(task, documents_required=False)
+    context = open_context(task, documents_required=False, hubs=step.rents)
     try:
         claims = _claims_of(context, step)
         wrong = context.clocks.problem()
@@ -409,12 +411,12 @@ _RENTED = frozenset({"launched", "adopted"})
 _JOINED = frozenset({"ready", "failed", "replaced", "repaired", "admitted", "denied"})
 _ENDED = frozenset({"gone", "kept", "removed"})
 
-_LAUNCH = MachineStep(_unsent, _launch, _RENTED, would=_RENTED_THEN)
-_PROVISION = MachineStep(_unsent, _launch_and_join, _RENTED | _JOINED, would=_RENTED_THEN, joins=True, drifted=True)
+_LAUNCH = MachineStep(_unsent, _launch, _RENTED, would=_RENTED_THEN, rents=True)
+_PROVISION = MachineStep(_unsent, _launch_and_join, _RENTED | _JOINED, would=_RENTED_THEN, joins=True, drifted=True, rents=True)
 _JOIN = MachineStep(_unfinished, _join, _JOINED, would=_FOLLOWED, drifted=True)
 _LOOK_IN = MachineStep(_unfinished, _look_in, _JOINED, drifted=True)
 _TEARDOWN = MachineStep(lambda claim: claim.deletion is not None, _teardown, _ENDED, would="", deletes=True)
-_SCALE = MachineStep(_in_plan, _beside_teardown(_launch), _RENTED | _ENDED, would=_RENTED_THEN, deletes=True)
+_SCALE = MachineStep(_in_plan, _beside_teardown(_launch), _RENTED | _ENDED, would=_RENTED_THEN, deletes=True, rents=True)
 _SCALE_AND_JOIN = MachineStep(
     _in_plan,
     _beside_teardown(_launch_and_join),
@@ -423,4 +425,5 @@ _SCALE_AND_JOIN = MachineStep(
     deletes=True,
     joins=True,
     drifted=True,
+    rents=True,
 )

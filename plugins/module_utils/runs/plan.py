@@ -57,7 +57,7 @@ _CHANGES = (
 def plan_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_plan."""
     settings = _settings(task)
-    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
+    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING, hubs=settings.mode != "destroy")
     try:
         context.specs = _chosen(task, context.specs, settings, context.clock.now())
         if task.params.get("migrate"):

@@ -32,7 +32,7 @@ def rejoin(task: Task) -> dict[str, t.Any]:
     """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone; takes the run lock
     for as long. With ``state`` approved: approve it, once it asks, without the lock.
     InvalidInput when the machine is not one that waits to join by lane kubelet."""
-    context = open_context(task, strict=True)
+    context = open_context(task, strict=True, hubs=True)
     try:
         claim = _claim(context, task.params["name"])
         if task.params["state"] == "approved":

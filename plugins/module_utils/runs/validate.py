@@ -15,10 +15,10 @@ from ..kube.needed_rights import WHOLE
 from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
-from ..model import CloudChoice, Lane, Node, NodeClass, Pool, Specs
+from ..model import CloudChoice, HubSecrets, Lane, Node, NodeClass, Pool, Specs
 from ..observe.clients import unused
 from ..observe.context import Context, open_context
-from ..observe.documents import load
+from ..observe.documents import hub_secrets, load, with_hubs
 from ..observe.gather import cluster_facts
 from ..observe.release_tables import use_release_tables
 from ..operations.launch.payload import image_sentence, policy_of
@@ -62,6 +62,8 @@ def validate(task: Task) -> dict[str, t.Any]:
             raise
         return _result(task, _run(_without_cluster(task, error)))
     try:
+        if only is None:
+            context.specs = with_hubs(context.specs, context.kube)
         return _result(task, _run(_checks(context) if only is None else [(DEVICE_PLUGIN, lambda: _device_plugin(context))]))
     finally:
         context.close()
@@ -120,6 +122,8 @@ def _checks(context: Context) -> list[_Check]:
     ]
     if any(node_class.mesh.backend == "tailscale" for node_class in classes):
         checks.append(("policy", lambda: check_policy(context, classes)))
+    checks += [(f"hub of {one.name}", _hub_check(one)) for one in classes if one.mesh.hub_secrets is not None]
+    classes = [one for one in classes if not one.mesh.hub_unread]
     with_nodes = [node_class for node_class in classes if makes_nodes(context.specs, node_class)]
     if with_nodes or not service_pools(context.specs):
         checks.append(("Talos secrets", lambda: _talos(context)))
@@ -147,6 +151,19 @@ def _checks(context: Context) -> list[_Check]:
     checks += [(f"cloud {name}", _cloud_check(context, name)) for name in names]
     checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.specs)]
     return checks if names else [*checks, ("clouds", _no_cloud)]
+
+
+def _hub_check(node_class: NodeClass) -> t.Callable[[], str]:
+    """Whether the hub that a class has in Secrets could be read just now."""
+
+    def check() -> str:
+        hub, secrets = node_class.mesh.hub, t.cast(HubSecrets, node_class.mesh.hub_secrets)
+        if hub is None:
+            raise InvalidInput(secrets.problem)
+        names = sorted({f"{ref.namespace}/{ref.name}" for ref in secrets.refs.values()})
+        return f"public key and endpoint {hub.endpoint}; read from Secret {', '.join(names)}"
+
+    return check
 
 
 def _cloud_check(context: Context, name: str) -> t.Callable[[], CloudCheck]:
@@ -286,7 +303,9 @@ def _without_cluster(task: Task, problem: TgpError) -> list[_Check]:
         raise problem
 
     def cluster() -> str:
-        raise InvalidInput(f"{problem} Rights, clock, Talos secrets and templates were not tried.")
+        unread = sorted({f"{ref.namespace}/{ref.name}" for ref in hub_secrets(specs.classes.values())})
+        hubs = f" Nor were the WireGuard hubs in Secret {', '.join(unread)} read." if unread else ""
+        raise InvalidInput(f"{problem} Rights, clock, Talos secrets and templates were not tried.{hubs}")
 
     checks: list[_Check] = [("documents", lambda: _documents(specs)), ("cluster", cluster)]
     if any(node_class.mesh.backend == "tailscale" for node_class in specs.classes.values()):

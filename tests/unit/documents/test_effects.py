@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import dataclasses
+import hashlib
 import itertools
 import typing as t
 from datetime import datetime, timezone
@@ -17,15 +19,32 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Invalid
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, DocumentOrigin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Specs
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import with_hubs
 
 from .effects import Json, plans, rendered
-from .test_meaning import BASE, MACHINE, OF_SERVICES, OF_TUNNELS, OTHER, SERVICE_POOL, changed, document, with_hub
+from .test_meaning import (
+    BASE,
+    MACHINE,
+    OF_HUB_SECRETS,
+    OF_OPERATORS,
+    OF_SERVICES,
+    OF_TUNNELS,
+    OPERATORS_KEY,
+    OTHER,
+    PAIR,
+    SERVICE_POOL,
+    changed,
+    document,
+    with_hub,
+)
 
+OF_HUBS = {**OF_TUNNELS, **OF_HUB_SECRETS, **OF_OPERATORS, OPERATORS_KEY: PAIR[0]}
 OTHERS = {
     kind: {
         **OTHER[kind],
-        **(OF_SERVICES if kind == "GPUNodePool" else OF_TUNNELS),
+        **(OF_SERVICES if kind == "GPUNodePool" else OF_HUBS),
         **({"replicas": 2} if kind == "GPUNodePool" else {}),
     }
     for kind in KINDS
@@ -53,7 +72,7 @@ BESIDE: dict[str, t.Callable[[Json], t.Any]] = {
 
 def base_of(kind: str, path: str) -> Json:
     """The document that the field is changed in: what would hide it is left out."""
-    spec = copy.deepcopy(with_hub(kind) if path in OF_TUNNELS else BASE[kind])
+    spec = copy.deepcopy(with_hub(kind, path) if path in OF_HUBS else BASE[kind])
     if path in OF_SERVICES:
         return copy.deepcopy(SERVICE_POOL)
     if not path.startswith("budget"):
@@ -66,6 +85,29 @@ def base_of(kind: str, path: str) -> Json:
             del spec["template"]["spec"]["requirements"]
     BESIDE.get(path, bool)(spec)
     return spec
+
+
+class Secrets:
+    """A cluster with any Secret, whose keys say what is in them. The public key of ``hub`` belongs to the private keys of the other Secrets."""
+
+    def get(self, path: str) -> Json:
+        return {"data": {key: base64.b64encode(self._value(path, key).encode()).decode() for key in self._KEYS}}
+
+    _FIELDS = ("endpoint", "serverEndpoint", "publicKey", "privateKey", "network", "address", "allowedIPs")
+    _KEYS = (*_FIELDS, *(f"other-{field}SecretRef" for field in _FIELDS))
+
+    @staticmethod
+    def _value(path: str, key: str) -> str:
+        first = path.endswith("/tgp-system/secrets/hub") and not key.startswith("other-")
+        seed = hashlib.sha256(f"{path} {key}".encode()).digest()
+        name = key.lower()
+        if "endpoint" in name:
+            return f"203.0.113.{seed[0]}:51820"
+        if "public" in name:
+            return PAIR[1] if first else base64.b64encode(seed).decode()
+        if "private" in name:
+            return base64.b64encode(seed).decode() if first else PAIR[0]
+        return f"192.168.{seed[0]}.0/24" if "allowed" in name else f"10.{seed[0]}.0.2/24"
 
 
 def specs_of(kind: str, spec: Json, folder: Path) -> Specs:
@@ -84,7 +126,7 @@ def specs_of(kind: str, spec: Json, folder: Path) -> Specs:
             mapping = {**documents[-1].mapping, "metadata": {"name": "theirs", "namespace": "team-b"}}
             documents += [Document("GPUNodePool team-b/theirs", mapping, DocumentOrigin.NAMESPACE)]
     places = [dataclasses.replace(one, place=str(folder / one.place)) if "." in one.place else one for one in documents]
-    return parse(places, allow_commands=["is-idle"])[0]
+    return with_hubs(parse(places, allow_commands=["is-idle"])[0], t.cast(Kube, Secrets()))
 
 
 def differs(first: t.Iterable[t.Any], second: t.Iterable[t.Any]) -> bool:
@@ -101,7 +143,8 @@ def test_D06_each_field_changes_a_plan_or_what_a_machine_is_made_from(
     try:
         second = specs_of(kind, changed(spec, path, OTHERS[kind][path]), tmp_path)
     except InvalidInput as refusal:
-        assert path == "allowedNamespaces" and "does not allow namespace team-b" in str(refusal)
+        words = {"allowedNamespaces": "does not allow namespace team-b", OPERATORS_KEY: "it belongs to privateKey"}
+        assert words[path] in str(refusal)
         return
     assert not differs(rendered(first, monkeypatch), rendered(again, monkeypatch)), "the same document makes the same"
     assert differs(rendered(first, monkeypatch), rendered(second, monkeypatch)) or differs(

@@ -256,7 +256,6 @@ def test_S0_20_S0_30_other_spellings_are_understood() -> None:
         ("GPUNodeClass", "spec.calendar", "hours are those of a pool; write spec.calendar in each GPUNodePool"),
         ("GPUNodeClass", "spec.networking.tailscale", "networking.backend tailscale is the whole switch"),
         ("GPUNodeClass", "spec.networking.wireguard", "write it as spec.wireguardConfig"),
-        ("GPUNodeClass", "spec.talosConfig.wireGuardConfig", "each node gets a key and an address of its own"),
         ("GPUNodeClass", "spec.limits.budget", "write it as spec.budget"),
         ("GPUNodePool", "spec.schedule", "write the hours of a pool as spec.calendar"),
         ("GPUNodePool", "spec.nodes", "spec.replicas for an exact number or spec.minNodes for a floor"),

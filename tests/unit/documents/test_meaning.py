@@ -338,10 +338,42 @@ OF_TUNNELS: dict[str, t.Any] = {
     "wireguardConfig.mtu": 1412,
     "wireguardConfig.persistentKeepalive": "10s",
 }
+# a hub of which all stands in Secrets, and the section of tgp-operator with values and with Secrets; keys of Secrets say what is in them
+HUB_REFS: Json = {
+    f"{field}SecretRef": {"name": "hub", "key": field} for field in ("endpoint", "publicKey", "network", "allowedIPs")
+}
+OPERATORS: Json = {
+    "privateKey": "gI6EdUSYvn8ugXOt8QQD6Yc+JyiZxIhp3GInSWRfWGE=",
+    "publicKey": HUB["publicKey"],
+    "serverEndpoint": HUB["endpoint"],
+    "allowedIPs": ["192.168.10.0/24"],
+    "address": "10.77.0.2/24",
+}
+OPERATORS_REFS: Json = {f"{field}SecretRef": {"name": "hub", "key": field} for field in OPERATORS}
+_PARTS = {"name": "others", "key": "other", "namespace": "elsewhere"}
+OF_HUB_SECRETS: dict[str, t.Any] = {
+    f"{section}.{field}.{part}": f"{value}-{field}" if part == "key" else value
+    for section, refs in (("wireguardConfig", HUB_REFS), ("talosConfig.wireGuardConfig", OPERATORS_REFS))
+    for field in refs
+    for part, value in _PARTS.items()
+}
+OF_OPERATORS: dict[str, t.Any] = {
+    "talosConfig.wireGuardConfig.publicKey": "A" * 43 + "=",
+    "talosConfig.wireGuardConfig.serverEndpoint": "203.0.113.11:51820",
+    "talosConfig.wireGuardConfig.allowedIPs": ["192.168.11.0/24"],
+    "talosConfig.wireGuardConfig.address": "10.78.0.2/24",
+}
+OPERATORS_KEY = "talosConfig.wireGuardConfig.privateKey"  # says that publicKey is not the hub's, where it belongs to that
+PAIR = ("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHl8=", "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=")
 
 
-def with_hub(kind: str) -> Json:
-    return {**{name: value for name, value in BASE[kind].items() if name != "tailscaleConfig"}, "wireguardConfig": HUB}
+def with_hub(kind: str, path: str = "wireguardConfig.") -> Json:
+    """The document of a class behind a hub in which a field at ``path`` can be changed."""
+    rest = {name: value for name, value in BASE[kind].items() if name != "tailscaleConfig"}
+    refs = "SecretRef." in path
+    if path.startswith("talosConfig.wireGuardConfig."):
+        return {**rest, "talosConfig": {"wireGuardConfig": OPERATORS_REFS if refs else OPERATORS}}
+    return {**rest, "wireguardConfig": HUB_REFS if refs else HUB}
 
 
 def leaves(schema: Json, path: str = "") -> t.Iterator[str]:
@@ -358,8 +390,11 @@ def test_every_field_of_the_schemas_changes_something(kind: str, tmp_path: Path)
     """D-06: nothing is accepted and ignored. (kind of nodeClassRef has one possible value; nodeGroups are machines.)"""
     (tmp_path / "worker.yaml").write_text("machine: {from: file}")
     of_services = OF_SERVICES if kind == "GPUNodePool" else {}
-    of_tunnels = {} if kind == "GPUNodePool" else OF_TUNNELS
-    tried = {".".join(step for step in path.split(".") if not step.isdigit()) for path in (*OTHER[kind], *of_services, *of_tunnels)}
+    of_tunnels = {} if kind == "GPUNodePool" else {**OF_TUNNELS, **OF_HUB_SECRETS, **OF_OPERATORS}
+    tried = {
+        ".".join(step for step in path.split(".") if not step.isdigit())
+        for path in (*OTHER[kind], *of_services, *of_tunnels, OPERATORS_KEY)
+    }
     known = {one for one in leaves(KINDS[kind]["properties"]["spec"]) if ".nodeGroups" not in one and one != "nodeClassRef.kind"}
     if kind == "GPUNodePool":
         tried.add("replicas")  # excludes floors, which the others begin with
@@ -375,8 +410,11 @@ def test_every_field_of_the_schemas_changes_something(kind: str, tmp_path: Path)
     assert without == []
     before = read(kind, SERVICE_POOL, tmp_path) if of_services else before
     assert [one for one, value in of_services.items() if read(kind, changed(SERVICE_POOL, one, value), tmp_path) == before] == []
-    before = read(kind, with_hub(kind), tmp_path) if of_tunnels else before
-    assert [one for one, value in of_tunnels.items() if read(kind, changed(with_hub(kind), one, value), tmp_path) == before] == []
+    for path, value in of_tunnels.items():
+        assert read(kind, changed(with_hub(kind, path), path, value), tmp_path) != read(kind, with_hub(kind, path), tmp_path), path
+    if of_tunnels:
+        with pytest.raises(InvalidInput, match="it belongs to privateKey"):
+            read(kind, changed(with_hub(kind, OPERATORS_KEY), OPERATORS_KEY, PAIR[0]), tmp_path)
 
 
 def test_a_request_is_one_machine_with_a_class_of_its_own() -> None:

@@ -180,6 +180,8 @@ TEST = {
     "spec.acceptance.runtimeClassName": "name of an object of the cluster",
     "spec.prePull.images": "of a pod on the rented machine, without a token, a volume, or rights; none of their programs is started",
 }
+HUB_FIELDS = ("endpoint", "publicKey", "network", "hubAddress", "addresses", "allowedIPs", "hub", "interface")
+OPERATORS_FIELDS = ("privateKey", "publicKey", "serverEndpoint", "allowedIPs", "address")
 HARMLESS = {
     "GPUNodeClass": {
         "spec.providers[].name": "name of a cloud",
@@ -215,7 +217,14 @@ HARMLESS = {
         "spec.talosConfig.schematic": "data for the Image Factory",
         "spec.talosConfig.tailscaleConfig": "as spec.tailscaleConfig",
         "spec.tailscaleConfig": "tags and networks of the rented machine",
-        "spec.wireguardConfig": "addresses and names; the hub is one of the operator's inventory",
+        **{
+            f"spec.wireguardConfig.{field}": "addresses and names; the hub is one of the operator's inventory"
+            for field in HUB_FIELDS
+        },
+        **{
+            f"spec.talosConfig.wireGuardConfig.{field}": "read as spec.wireguardConfig; the key reaches no machine"
+            for field in OPERATORS_FIELDS
+        },
     },
     "GPUNodePool": {
         "spec.nodeClassRef.name": "checked by allowedNamespaces",
@@ -249,7 +258,8 @@ HARMLESS = {
         "spec.talosConfig.schematic": "as in GPUNodeClass",
         "spec.talosConfig.tailscaleConfig": "as in GPUNodeClass",
         "spec.tailscaleConfig": "as in GPUNodeClass",
-        "spec.wireguardConfig": "as in GPUNodeClass",
+        **{f"spec.wireguardConfig.{field}": "as in GPUNodeClass" for field in HUB_FIELDS},
+        **{f"spec.talosConfig.wireGuardConfig.{field}": "as in GPUNodeClass" for field in OPERATORS_FIELDS},
     },
 }
 

@@ -180,6 +180,9 @@ def enrol(
     choice = node_class.mesh
     key = None
     tunnel = None
+    if choice.hub_unread and choice.hub_secrets is not None and claim.lane is not Lane.SERVICE:
+        why = choice.hub_secrets.problem or f"the Secrets of {choice.hub_secrets.path} were not read"
+        raise InvalidInput(f"{claim.name}: the WireGuard hub of class {node_class.name} is unknown: {why}")
     if choice.hub is not None and claim.lane is not Lane.SERVICE:
         tunnel = tunnel_for(context, claim, choice.hub, note)
     if mesh is not None and choice.backend == "tailscale":

@@ -41,7 +41,7 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
 
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is recorded now."""
-    classes = [node_class.mesh.hub for node_class in context.specs.classes.values() if node_class.mesh.hub is not None]
+    classes = [place for one in context.specs.classes.values() if (place := one.mesh.hub_place) is not None]
     # also of claims that this call removed: the last machine of a class that moved to a tailnet names its hub no more
     known = [claim.peer for claim in context.records.known_claims() if claim.peer is not None]
     if not classes and not known:
@@ -87,7 +87,7 @@ def _machines_without_claim(context: Context, claimed: t.Collection[str]) -> tup
 def _lost_its_peer(context: Context, claim: Claim) -> bool:
     """Whether the machine was adopted: no cloud and no Node tells its key, so only the hub knows it, until the machine is gone."""
     node_class = context.specs.classes.get(claim.node_class)
-    return claim.adopted is not None and claim.peer is None and (node_class is None or node_class.mesh.hub is not None)
+    return claim.adopted is not None and claim.peer is None and (node_class is None or node_class.mesh.hub_place is not None)
 
 
 def _gone(context: Context) -> set[str]:
@@ -112,9 +112,10 @@ def _gone(context: Context) -> set[str]:
 def refuse_hubs(context: Context) -> None:
     """InvalidInput when a class names its hub, for a run that has no tasks in which a hub could be configured."""
     for node_class in context.specs.classes.values():
-        if node_class.mesh.hub is not None and node_class.mesh.hub.host:
+        place = node_class.mesh.hub_place
+        if place is not None and place.host:
             raise InvalidInput(
-                f"GPUNodeClass {node_class.name}: tasks of the playbooks tell its hub {node_class.mesh.hub.host} of its peers, "
+                f"GPUNodeClass {node_class.name}: tasks of the playbooks tell its hub {place.host} of its peers, "
                 "and a loop has none.",
                 remedy="Run autoscale.yml from a timer instead, or leave wireguardConfig.hub out and keep the hub's peers yourself.",
                 field="spec.wireguardConfig.hub",

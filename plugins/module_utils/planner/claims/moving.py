@@ -134,7 +134,7 @@ def _unsuited(arrival: Arrival, facts: Capability, node_class: NodeClass | None)
             f"{cloud}: neither the name nor the stamp of a machine that runs can be changed there. If the records were lost, nothing would "
             "show that it is ours, and it would be billed for ever"
         )
-    if node_class is not None and node_class.mesh.hub is not None:
+    if node_class is not None and node_class.mesh.hub_place is not None:
         return f"the WireGuard hub of class {node_class.name} knows machines by keys of their launch, and would not know this one"
     if not set(accepted_lanes(arrival.pool)) & set(facts.lanes):
         return no_lane(cloud, arrival.pool, facts)

@@ -21,7 +21,10 @@ _LANES = (Lane.TALOS, Lane.KUBELET, Lane.SERVICE)
 
 
 def generation(node_class: NodeClass, pool: Pool) -> str:
-    """The fingerprint: the recipe's number, one part for each lane, and last one of both documents, which says nothing about drift."""
+    """The fingerprint: the recipe's number, one part for each lane, and last one of both documents, which says nothing about drift.
+    Empty while the hub of the class is unknown, so that nothing follows of it."""
+    if node_class.mesh.hub_unread:
+        return ""
     parts = [_hash(_made_from(node_class, pool, lane)) for lane in _LANES]
     return ".".join((RECIPE, *parts, _hash([node_class.generation, pool.generation])))
 

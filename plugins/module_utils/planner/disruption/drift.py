@@ -36,7 +36,7 @@ def replace_drifted(draft: Draft, replacements: Replacements) -> None:
         if _migrates(draft, settled, pool):
             wanted = draft.situation.specs.classes[pool.node_class].mesh.backend
             by_pool[pool.key].append(DriftedMachine(settled, in_another_mesh(claim, wanted), migrates=True))
-        elif node_class is None:
+        elif node_class is None or node_class.mesh.hub_unread:
             continue
         elif claim.generation and not is_known(
             claim

@@ -16,7 +16,7 @@ import typing as t
 from decimal import Decimal
 from fractions import Fraction
 
-from ...model import Claim, Hub, NodeClass, Offer, Peer, Pool
+from ...model import Claim, Hub, HubSecrets, NodeClass, Offer, Peer, Pool
 from ...model.mesh import Tunnel
 from ...units.values import print_money
 from .. import notices
@@ -393,7 +393,7 @@ class HubPeers:
     peers: tuple[tuple[str, Peer], ...]
 
 
-def hubs(described: t.Iterable[Hub | Peer], claims: t.Sequence[Claim]) -> list[HubPeers]:
+def hubs(described: t.Iterable[Hub | HubSecrets | Peer], claims: t.Sequence[Claim]) -> list[HubPeers]:
     """Each hub that is named in a document or a claim, with its peers by name. A machine on its way out is a peer until its claim is gone;
     one without a key has not been rented yet. Hubs whose peers are kept by hand are left out."""
     places = {(hub.host, hub.interface) for hub in described}
