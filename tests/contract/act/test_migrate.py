@@ -220,6 +220,23 @@ def test_S3_30_a_paused_pool_stays_and_goes_on_when_it_is_resumed(site: Site) ->
     assert old not in rig.claims()
 
 
+def test_S3_39_a_class_whose_hub_cannot_be_read_takes_no_machine_in_and_ends_none(site: Site) -> None:
+    rig, old = site.rig, busy(site, "tailscale")
+    site.enter("wireguard")
+    hub = rig.demo_class["wireguardConfig"]
+    values = {"public-key": hub.pop("publicKey"), "endpoint": hub.pop("endpoint")}
+    hub |= {f"{field}SecretRef": {"name": "hub", "key": key} for field, key in (("publicKey", "public-key"), ("endpoint", "endpoint"))}
+    for _pass in range(3):
+        found = site.step(migrate=True)
+        assert found["launch"] == found["destroy"] == [] and "The Secret tgp-system/hub does not exist" in found["migration"]["kept"][old]
+        assert "The Secret tgp-system/hub does not exist" in " ".join(found["problems"])
+        rig.advance(600)
+    rig.kube("POST", "/api/v1/namespaces/tgp-system/secrets", {"metadata": {"name": "hub"}, "stringData": values})
+    assert rig.claim()["name"] == old
+    site.migrate()
+    assert old not in rig.claims() and rig.claim()["mesh_backend"] == "wireguard"
+
+
 def test_S3_40_only_pools_that_are_named_move_and_a_wrong_name_is_refused(site: Site) -> None:
     busy(site, "wireguard")
     site.enter("tailscale")
