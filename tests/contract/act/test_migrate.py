@@ -225,10 +225,15 @@ def test_S3_39_a_class_whose_hub_cannot_be_read_takes_no_machine_in_and_ends_non
     site.enter("wireguard")
     hub = rig.demo_class["wireguardConfig"]
     values = {"public-key": hub.pop("publicKey"), "endpoint": hub.pop("endpoint")}
-    hub |= {f"{field}SecretRef": {"name": "hub", "key": key} for field, key in (("publicKey", "public-key"), ("endpoint", "endpoint"))}
+    hub |= {
+        f"{field}SecretRef": {"name": "hub", "key": key} for field, key in (("publicKey", "public-key"), ("endpoint", "endpoint"))
+    }
     for _pass in range(3):
         found = site.step(migrate=True)
-        assert found["launch"] == found["destroy"] == [] and "The Secret tgp-system/hub does not exist" in found["migration"]["kept"][old]
+        assert (
+            found["launch"] == found["destroy"] == []
+            and "The Secret tgp-system/hub does not exist" in found["migration"]["kept"][old]
+        )
         assert "The Secret tgp-system/hub does not exist" in " ".join(found["problems"])
         rig.advance(600)
     rig.kube("POST", "/api/v1/namespaces/tgp-system/secrets", {"metadata": {"name": "hub"}, "stringData": values})

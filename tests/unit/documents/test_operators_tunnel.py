@@ -8,21 +8,25 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing as t
+from pathlib import Path
 
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden, InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.wireguard import HubProblem, resolved
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.conf import public_key
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, MeshChoice, SecretRef
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 
 from .test_faults import CLASS, REQUEST, problems, with_
 
 Json = dict[str, t.Any]
+ROOT = Path(__file__).resolve().parents[3]
 PRIVATE = "gI6EdUSYvn8ugXOt8QQD6Yc+JyiZxIhp3GInSWRfWGE="
 HUB_KEY = "HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw="
 OPERATORS: Json = {
@@ -131,6 +135,24 @@ POOL: Json = {
     "metadata": {"name": "base"},
     "spec": {"nodeClassRef": {"kind": "GPUNodeClass", "name": "base"}},
 }
+
+
+def test_S3_39_the_example_is_read_and_names_the_line_of_a_hub_that_is_unknown() -> None:
+    specs = load(Task({"documents": [str(ROOT / "examples" / "wireguard.yml")]}), None)
+    secrets = specs.classes["rented"].mesh.hub_secrets
+    assert secrets is not None and secrets.place == f"{ROOT / 'examples' / 'wireguard.yml'}:14"
+    of_example = {
+        "public-key": HUB_KEY,
+        "endpoint": "203.0.113.10:51820",
+        "network": "10.77.0.0/24",
+        "allowed-ips": "192.168.10.0/24",
+    }
+    hub = resolved(secrets, lambda ref: of_example[ref.key])
+    assert isinstance(hub, Hub) and (hub.host, hub.address, hub.allowed) == (
+        "hub-1",
+        "10.77.0.1",
+        ("10.77.0.0/24", "192.168.10.0/24"),
+    )
 
 
 @pytest.mark.parametrize(
