@@ -28,6 +28,8 @@ KINDS: dict[str, str] = {
     "hanging_gpu": "no program that is run on its GPUs ever ends",
     "image_missing": "no image of an acceptance test or of prePull can be pulled on it, for `seconds` or (0) for ever",
     "slow_pull": "each image of prePull takes `seconds` to come on it",
+    "mesh_relayed": "its mesh finds no direct path: what its pods send to those of other nodes goes through a slow relay",
+    "mesh_blocked": "its pods reach none of other nodes: each connection times out",
     "test_evicted": "its kubelet evicts the first pod that tests it, and the first one that pulls images",
     "disk_too_small": "its root disk has only `gib` GiB free",
     "clock_skew": "its clock is `seconds` behind, and nothing sets it right: beyond thirty days no certificate counts as valid yet",

@@ -139,7 +139,7 @@ class Box:
         return Cluster(IN_PROCESS, kube.authority.pem, app=kube.app, token=kube.admin_token)
 
     def _machines(self) -> Machines:
-        self.kubelets = Kubelets(self.world, self.cluster)
+        self.kubelets = Kubelets(self.world, self.cluster, self.kube.pod_logs if self.kube is not None else None)
         return Machines(
             self.world,
             self.tailnet,

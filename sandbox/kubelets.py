@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All kubelets of the world in one place: one watch of pods, one agenda of things due, a few hands.
 
-Pods on living nodes start, run and stop. Pods that test a node (label ``tgp.io/acceptance``) or pull images (``tgp.io/pre-pull``) end
-as the behaviour of its machine says: trial.py, pre_pull.py. Any other pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes
-it succeed that many seconds after its start, ``sandbox/pull-seconds: "90"`` lets its image take that long before,
+Pods on living nodes start, run and stop. Pods that test a node (label ``tgp.io/acceptance``), pull images (``tgp.io/pre-pull``) or measure
+the mesh (``tgp.io/bench-mesh``) end as the behaviour of its machine says: trial.py, pre_pull.py, iperf3.py. Any other pod's annotations
+steer it: ``sandbox/run-seconds: "90"`` makes it succeed that many seconds after its start,
+``sandbox/pull-seconds: "90"`` lets its image take that long before,
 ``sandbox/ignore-term: "true"`` lets it go only when its grace period is over.
 """
 
@@ -25,7 +26,7 @@ from datetime import datetime, timezone
 
 import httpx
 
-from . import device_plugin, kubelet, pre_pull, trial
+from . import device_plugin, iperf3, kubelet, pre_pull, trial
 from .agenda import Agenda
 from .behaviour import Behaviour
 from .cluster import MERGE, Cluster, KubeError
@@ -69,8 +70,9 @@ class Node:
 class Kubelets:
     """Call :meth:`start`, hand over nodes with :meth:`adopt`, take them away with :meth:`silence`, :meth:`stop` at the end."""
 
-    def __init__(self, world: World, cluster: Cluster) -> None:
+    def __init__(self, world: World, cluster: Cluster, logs: dict[tuple[str, str], str] | None = None) -> None:
         self._world, self._cluster = world, cluster
+        self._logs = {} if logs is None else logs  # what containers print, where the API server looks for it
         self._nodes: dict[str, Node] = {}
         self._lock = threading.Lock()
         self._agenda = Agenda(world.clock, self._do)
@@ -213,7 +215,9 @@ class Kubelets:
             return
         if meta.get("deletionTimestamp"):
             self._plan(pod, "delete", self._stop_seconds(pod), self._delete)
-        elif (kind := next((one for one in (trial, pre_pull) if one.LABEL in (meta.get("labels") or {})), None)) is not None:
+        elif (
+            kind := next((one for one in (trial, pre_pull, iperf3) if one.LABEL in (meta.get("labels") or {})), None)
+        ) is not None:
             self._try_out(pod, kind)
         elif status.get("phase", "Pending") == "Pending":
             pull = _seconds((meta.get("annotations") or {}).get(PULL_SECONDS)) or 0.0
@@ -299,6 +303,8 @@ class Kubelets:
 
     def _show(self, pod: Json, status: trial.Status) -> None:
         body = status(pod, self._world.clock.now())
+        for container, text in body.pop(iperf3.PRINTED, {}).items():
+            self._logs[pod["metadata"]["namespace"], f"{pod['metadata']['name']}/{container}"] = text
         self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": body}, kind=MERGE)
 
     def _finish(self, pod: Json) -> None:

@@ -34,8 +34,8 @@ options:
     type: list
     elements: str
     choices:
-      [adopt, apply, archive, autoscale, destroy, diagnose, join_kubelet, move_claims, pause, plan, prices, provision, reap, release, report,
-       resume, status, validate]
+      [adopt, apply, archive, autoscale, bench_mesh, destroy, diagnose, join_kubelet, move_claims, pause, plan, prices, provision, reap,
+       release, report, resume, status, validate]
     version_added: 0.2.0
 extends_documentation_fragment:
   - tgp.gpu.fleet

@@ -251,7 +251,8 @@ SOMETIMES: dict[str, tuple[Right, ...]] = {
     ),
 }
 BY_SSH = {"join_kubelet"}  # it needs a machine that is reached by SSH; tests/e2e/test_join_kubelet.py
-OTHERS = {"diagnose"}  # it needs GPUs that pods share; tests/cluster/test_device_plugin_real.py
+# diagnose needs GPUs that pods share, tests/cluster/test_device_plugin_real.py; bench_mesh pods that run, tests/contract/act/test_bench_mesh.py
+OTHERS = {"bench_mesh", "diagnose"}
 
 
 def test_a_right_that_is_missing_is_named_and_the_run_does_what_it_may(stage: Manned, tmp_path: pathlib.Path) -> None:

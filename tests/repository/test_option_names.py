@@ -15,7 +15,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core import variables
 
 from .tree import UTILS, below, name, tree
 
-EVERYDAY = {"node", "pod"}  # options of diagnose.yml, and what most sentences are about
+EVERYDAY = {
+    "image",
+    "namespace",
+    "node",
+    "pod",
+    "port",
+}  # options of diagnose.yml and bench_mesh.yml, and what most sentences are about
 OPTIONS = sorted({*variables.WORDS, *variables._WORD_OF} - EVERYDAY)
 _ANY = "|".join(OPTIONS)
 # a word with an underscore is nothing but an option; an English word is one where a sentence treats it as one

@@ -9,10 +9,13 @@ serves a real module process (:func:`main`) and the controller (``plugins/action
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
+import signal
+import threading
 import time
 import typing as t
 
@@ -216,3 +219,37 @@ def main(spec: Spec, run: Run) -> None:
     if result.get("failed"):
         module.fail_json(**result)
     module.exit_json(**result)
+
+
+# ---- signals. Ansible's worker ends at once by either, without what stands in ``finally``
+
+
+def like_an_interrupt() -> t.ContextManager[None]:
+    """SIGTERM and SIGINT end the block by a KeyboardInterrupt, so that what is inside of ``finally`` is done."""
+    return _signals({signal.SIGTERM: _stop, signal.SIGINT: _stop})
+
+
+def undisturbed() -> t.ContextManager[None]:
+    """Neither ends the block: what is in it removes what was made, and is over by itself."""
+    return _signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN})
+
+
+@contextlib.contextmanager
+def _signals(handlers: t.Mapping[signal.Signals, t.Any]) -> t.Iterator[None]:
+    """Handlers for the block. Only the main thread has any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(_number: int, _frame: t.Any) -> None:
+    """The parent sends a second signal shortly after the first."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -23,15 +23,16 @@ OLD_NAMES_END = "0.3.0"
 # every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
 WORDS = frozenset(
     {
-        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "bundle", "cache", "class", "clouds",
-        "deep", "documents", "everything", "force", "format", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
+        "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "bench_image", "bench_max_pairs",
+        "bench_namespace", "bench_port", "bench_seconds", "bench_start_timeout", "bundle", "cache", "class", "clouds",
+        "deep", "documents", "everything", "force", "format", "from_node", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
         "gpu_test_timeout", "gpu_type", "history", "history_path", "id", "image_arch", "image_bucket", "image_cluster_id", "image_keep",
         "image_min_age", "image_policy", "image_project", "image_protect", "image_source", "image_timeout", "interval", "lane",
         "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes",
         "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price",
         "reason", "refresh", "region", "render_to", "rent", "replicas", "schematic_id", "since", "spot", "ssh_become", "ssh_config",
         "ssh_connection", "ssh_port", "ssh_private_key", "ssh_timeout", "ssh_user", "state", "summary", "talos_version",
-        "talosconfig", "time_zone", "to_store", "until", "wait",
+        "talosconfig", "time_zone", "to_node", "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable
@@ -63,6 +64,12 @@ _WORD_OF = {
     "min_age": "image_min_age",
     "protect": "image_protect",
     "timeout": "image_timeout",
+    "image": "bench_image",
+    "seconds": "bench_seconds",
+    "port": "bench_port",
+    "max_pairs": "bench_max_pairs",
+    "start_timeout": "bench_start_timeout",
+    "namespace": "bench_namespace",
 }
 
 

@@ -205,6 +205,15 @@ _TEST = Need(
 
 _PULL = Need("run the pod that pulls images on a new node", _all("create", "pods", namespace=NAMESPACE), PRE_PULL)
 
+_BENCH = Need(
+    "run the pods that measure the mesh, follow and remove them, read what they print and why one does not start",
+    (
+        *_all("create get list delete", "pods", namespace=NAMESPACE),
+        *_all("get", "pods/log", namespace=NAMESPACE),
+        *_all("list", "events", namespace=NAMESPACE),
+    ),
+)
+
 _EXPORTERS = Need("find the dcgm-exporter of each node", _all("list", "pods"), UTILIZATION)
 _UTILIZATION = Need(
     "read how much GPUs are used and which XIDs they had from the dcgm-exporter of each node, through the proxy to its pod",
@@ -292,6 +301,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "plan": _PLAN,
     "validate": (*_LOOK, _BINDING, _PUBLISH, _GUARD, _HUBS),
     "diagnose": (_CLUSTER, _NODES, _PODS, _PLUGINS, _EVENTS, _RUNTIMES, _LOGS, _SHARING, *_RECORDS, _DOCUMENTS, _UTILIZATION),
+    "bench_mesh": (_CLUSTER, _NODES, *_RECORDS, _DOCUMENTS, _BENCH),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),
     "archive": (_CLUSTER, *_RECORDS, _CLOSE),

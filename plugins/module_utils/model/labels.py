@@ -51,6 +51,7 @@ PRE_PULL_LABEL = "tgp.io/pre-pull"
 BOOTSTRAP_TOKEN_LABEL = "tgp.io/bootstrap-token"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 GPU_TEST_LABEL = "tgp.io/gpu-test"
+BENCH_MESH_LABEL = "tgp.io/bench-mesh"
 APP_NAME_LABEL = "app.kubernetes.io/name"
 
 # ---- Annotations of nodes and pods

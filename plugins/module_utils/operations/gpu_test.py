@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from ..core.clock import Clock, from_text
 from ..core.errors import TgpError
 from ..core.redact import redact_foreign
+from ..core.task import like_an_interrupt, undisturbed
 from ..diagnosis.evidence.node import events_of_pod, waiting_of
 from ..diagnosis.gpus.facts import ClusterGpus, GpuTestRun
 from ..kube.client import Json, Kube
@@ -51,20 +52,22 @@ def run_tests(
     _remove_leftovers(kube, namespace, clock.now())
     names = [f"tgp-gpu-test-{run_id[-8:].lower()}-{number}" for number in range(1, len(paths) + 1)]
     refused: dict[str, str] = {}
-    try:
-        for name, path in zip(names, paths, strict=True):
-            try:
-                kube.create(f"/api/v1/namespaces/{namespace}/pods", pod_body(name, path, node, run_id, seconds))
-            except TgpError as error:
-                refused[name] = f"it could not be created: {str(error)[:300]}"
-        found = _followed(kube, clock, namespace, set(names) - set(refused), run_id, seconds)
-        return tuple(
-            GpuTestRun(name, path, *_outcome(kube, namespace, found.get(name), refused.get(name, ""), path), node=node.name)
-            for name, path in zip(names, paths, strict=True)
-        )
-    finally:
-        for name in names:
-            _removed(kube, namespace, name)
+    with like_an_interrupt():
+        try:
+            for name, path in zip(names, paths, strict=True):
+                try:
+                    kube.create(f"/api/v1/namespaces/{namespace}/pods", pod_body(name, path, node, run_id, seconds))
+                except TgpError as error:
+                    refused[name] = f"it could not be created: {str(error)[:300]}"
+            found = _followed(kube, clock, namespace, set(names) - set(refused), run_id, seconds)
+            return tuple(
+                GpuTestRun(name, path, *_outcome(kube, namespace, found.get(name), refused.get(name, ""), path), node=node.name)
+                for name, path in zip(names, paths, strict=True)
+            )
+        finally:
+            with undisturbed():
+                for name in names:
+                    _removed(kube, namespace, name)
 
 
 def pod_body(name: str, path: str, node: Node, run_id: str, seconds: int) -> Json:
@@ -115,7 +118,7 @@ def _outcome(kube: Kube, namespace: str, pod: Json | None, refused: str, path: s
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     try:
         if status.get("phase") not in _OVER:
-            return False, f"it did not end in time: {_why(kube, namespace, pod)}"
+            return False, f"it did not end in time: {why_pod_waits(kube, namespace, pod)}"
         if status.get("reason"):
             return False, redact_foreign(f"{status['reason']}: {status.get('message') or ''}")[:300]
         text = kube.call("GET", f"{pod_path(namespace, name)}/log", params={"tailLines": "20"}).text
@@ -128,9 +131,11 @@ def _outcome(kube: Kube, namespace: str, pod: Json | None, refused: str, path: s
     return False, f"it printed: {lines[-1][:200]}" if lines else "it printed nothing"
 
 
-def _why(kube: Kube, namespace: str, pod: Json) -> str:
+def why_pod_waits(kube: Kube, namespace: str, pod: Json) -> str:
+    """What a pod waits for, in the words of kubelet, scheduler or its newest Event; without anything that may be a secret."""
     status = pod.get("status") or {}
-    waiting = next((words for one in status.get("containerStatuses") or () if (words := waiting_of(one))), "")
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    waiting = next((words for one in containers if (words := waiting_of(one))), "")
     unscheduled = next((str(one.get("message")) for one in status.get("conditions") or () if one.get("status") == "False"), "")
     events = events_of_pod(kube, namespace, pod["metadata"]["name"])
     newest = str(events[0]) if events else ""

@@ -9,18 +9,15 @@ that was killed is made good by the next one: it ends what has the name before a
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import signal
-import threading
 import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ..core import errors
 from ..core.files import state_folder
-from ..core.task import Task
+from ..core.task import Task, like_an_interrupt, undisturbed
 from ..model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery
 from ..planner.offers.ranking import price_verdict
 from ..planner.offers.requirements import good_enough
@@ -161,34 +158,6 @@ def end_all(task: Task, cloud: Cloud) -> list[str]:
         task.warn(str(error))
         left.append(f"{cloud.facts.cloud}, something kept beside machine {name}")
     return left
-
-
-@contextlib.contextmanager
-def _signals(handlers: t.Mapping[signal.Signals, t.Any]) -> t.Iterator[None]:
-    """Handlers for the block. Only the main thread has any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _stop(_number: int, _frame: t.Any) -> None:
-    raise KeyboardInterrupt
-
-
-def like_an_interrupt() -> t.ContextManager[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that what is inside of ``finally`` is done."""
-    return _signals({signal.SIGTERM: _stop})
-
-
-def undisturbed() -> t.ContextManager[None]:
-    """Neither ends the block: what is in it ends a machine, and is over by itself."""
-    return _signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN})
 
 
 # ---- one life

@@ -44,6 +44,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_apply",
     "fleet_info",
     "fleet_diagnose",
+    "fleet_bench_mesh",
     "fleet_adopt",
     "fleet_pause",
     "fleet_archive",
