@@ -68,10 +68,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: What would be measured in a pool?
+- name: What would be measured between a pool and one node?
   tgp.gpu.fleet_bench_mesh:
     documents: [examples/lambda.yml]
     pool: a10
+    to_node: rack-1
     image: registry.example.org/tools/iperf3@sha256:0000000000000000000000000000000000000000000000000000000000000000
   check_mode: true
   register: planned
