@@ -76,7 +76,8 @@ def I28_a_paused_pool_stays_as_it_is(sight: Sight, call: Call) -> str:
         pool = claim["pool"].rpartition("/")[2]
         new = claim.get("deletion") and not (before or {}).get("deletion")
         ends = new or (claim["phase"] == "Terminating" and (before or claim)["phase"] != "Terminating")
-        bad = pool in sight.paused and ends and claim["name"] not in sight.over and not _is_over(before or {"phase": ""})
+        ordered = sight.over | sight.deleted_claims  # a claim that a person deletes is an order by name, too
+        bad = pool in sight.paused and ends and claim["name"] not in ordered and not _is_over(before or {"phase": ""})
         return f"{claim['name']} is given up although its pool is paused" if bad else ""
     names = [one.name for one in sight.aimed_at(call)] if call.destroys() else []
     if device_id := call.device():

@@ -161,6 +161,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
     )
     model = reader.model(spec["gpuType"], "spec.gpuType")
     template = template_text(talos, reader)
+    hub = filter(None, [spec.get("wireguardConfig")])
     price = reader.money(spec.get("maxHourlyPrice"), "spec.maxHourlyPrice")
     if price is None and "maxHourlyPrice" not in spec:
         reader.warn("spec.maxHourlyPrice", "is not set, so what the machine costs is not limited.")
@@ -181,9 +182,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         spot_allowed=spec.get("spot", False),
         max_nodes=1,
         allowed_namespaces=(),
-        generation=fingerprint(
-            [without_key(talos), template, spec.get("tailscaleConfig"), *filter(None, [spec.get("wireguardConfig")])]
-        ),
+        generation=fingerprint([without_key(talos), template, spec.get("tailscaleConfig"), *hub]),
     )
     if cloud:
         check_clouds((), node_class, "spec.provider", reader)
@@ -370,10 +369,9 @@ def unhealthy_conditions(spec: Spec, reader: Reader) -> tuple[UnhealthyCondition
 
 
 def _covers(before: UnhealthyCondition, entry: UnhealthyCondition) -> bool:
-    same = (before.type, before.status, before.taint) == (entry.type, entry.status, entry.taint) and set(entry.xids) <= set(
-        before.xids
-    )
-    return same and before.contains in ((), entry.contains) and before.value in ("", entry.value)
+    same = (before.type, before.status, before.taint) == (entry.type, entry.status, entry.taint)
+    wide = before.contains in ((), entry.contains) and before.value in ("", entry.value)
+    return same and wide and set(entry.xids) <= set(before.xids)
 
 
 # ---- the part of a GPUNodePool that says when its nodes go by themselves: ``spec.disruption``
