@@ -48,8 +48,8 @@ ENTRIES = {
     "modules.tailscale_key": (37, "core mesh model units"),
     "modules.node_info": (47, "core kube model planner runs units"),
     "modules.lambda_instance": (95, "core model planner providers units"),
-    "modules.fleet_info": (241, f"{READS} reports"),
-    "modules.fleet_plan": (298, ACTS),
+    "modules.fleet_info": (245, f"{READS} reports"),
+    "modules.fleet_plan": (302, ACTS),
 }
 
 

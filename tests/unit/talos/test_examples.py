@@ -19,6 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import WORKER
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import template_problems
 
 from tests.fixtures.talos_nodes import make
+from tests.fixtures.tunnels import make_tunnelled
 
 ROOT = pathlib.Path(__file__).parents[3]
 OF_SERVICES = ROOT / "examples" / "service.yml"
@@ -40,7 +41,8 @@ def test_an_example_gives_nodes(path, lane):
         template = node_class.template
         assert template is not None and template_problems(template, node_class.talos_image) == []
         facts = {"mesh": node_class.mesh, "installer_image": node_class.talos_image, "lane": lane}
-        assert "{{" not in payload(make(**facts), template).text
+        node = make_tunnelled(**facts) if node_class.mesh.hub_place is not None else make(**facts)
+        assert "{{" not in payload(node, template).text
 
 
 def test_the_example_of_services_gives_containers():
@@ -52,7 +54,15 @@ def test_the_example_of_services_gives_containers():
 
 
 def test_there_are_examples():
-    assert [path.stem for path in EXAMPLES] == ["all_lanes", "clouds", "lambda", "seed-s0-corrected", "volumes", "webhook"]
+    assert [path.stem for path in EXAMPLES] == [
+        "all_lanes",
+        "clouds",
+        "lambda",
+        "seed-s0-corrected",
+        "volumes",
+        "webhook",
+        "wireguard",
+    ]
 
 
 def test_s0_the_seed_is_accepted_but_for_its_template():
