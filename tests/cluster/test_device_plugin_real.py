@@ -94,6 +94,7 @@ def test_S4_10_from_an_empty_control_plane_to_pods_that_share_gpus(
 
 # Why diagnose.yml does without some of its rights here.
 UNUSED: dict[str, tuple[Right, ...]] = {
+    "no pool here asks for metrics of GPUs; tests/contract/act/test_xids.py": (Right("get", "pods/proxy"),),
     "claims are ConfigMaps here; tests/contract/act/test_claim_stores.py": (
         Right("list", "gpunodeclaims", "tgp.io", SPACE),
         Right("get", "customresourcedefinitions", "apiextensions.k8s.io", name="gpunodeclaims.tgp.io"),
