@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import laun
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
 from ansible_collections.tgp.gpu.plugins.module_utils.units.values import print_money
 
-from .build import at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, specs
+from .build import at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, specs
 
 JOINING = claim(phase=Phase.JOINING, launch_started=at("12:00"), created=at("12:00"))
 NEW = node(created=at("12:03"))
@@ -193,6 +193,23 @@ def test_L11_a_complete_node_that_no_run_opens_goes_when_its_time_has_passed_twi
         assert bool(found) is goes, moment
         assert not goes or (found[0].reason == "FailedJoin" and found[0].detail.startswith("not_opened"))
         assert not of(decide(facts, specs(p=1), "provision"), "launch"), "its join is about to open it"
+
+
+def test_L11_a_complete_node_is_opened_by_autoscale_before_it_is_given_up() -> None:
+    closed = dataclasses.replace(NEW, taints=(Taint("tgp.io/initializing", "", "NoSchedule"),), labels={})
+    for moment, goes in (("13:00", False), ("13:29:59", False), ("13:30", True)):
+        facts = seen(at(moment), claims=(JOINING,), nodes=(closed,), instances=(instance(),), offers=(offer(),))
+        found = decide(facts, specs(p=1), "autoscale")
+        assert bool(of(found, "destroy")) is goes, moment
+        assert goes or found.join == (JOINING.name,), moment
+
+
+def test_L11_a_node_that_no_run_has_opened_stays_while_pods_work_on_it() -> None:
+    """They may tolerate its taint, or somebody has opened it by hand."""
+    closed = dataclasses.replace(NEW, taints=(Taint("tgp.io/initializing", "", "NoSchedule"),), labels={})
+    for pods, goes in (((pod(node=closed.name),), False), (None, False), ((pod(node="another"),), True), ((), True)):
+        facts = seen(at("14:00"), claims=(JOINING,), nodes=(closed,), instances=(instance(),), offers=(offer(),), pods=pods)
+        assert bool(of(decide(facts), "destroy")) is goes, pods
 
 
 def test_L11_twenty_minutes_and_a_late_look() -> None:

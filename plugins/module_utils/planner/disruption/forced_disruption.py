@@ -26,6 +26,7 @@ from ..provisioning.registration import failure_class, forsaken, overdue, timeou
 from . import expiration
 from .do_not_disrupt import node_hold, terminate_requested
 from .drain_rules import MODES, is_voluntary
+from .emptiness import counts
 
 MISSING_RUNS: t.Final = 3  # runs that do not see a machine that shows life before that is a problem of the run (O5)
 UNHEALTHY_SHARE: t.Final = Decimal("0.4")  # of a pool's nodes; when more are unhealthy, none is removed (L-20)
@@ -120,6 +121,25 @@ def _not_ready_long(node: Node | None, draft: Draft) -> bool:
     return since is not None and (draft.now - since).total_seconds() >= NODE_NOT_READY
 
 
+def _patience(draft: Draft, claim: Claim) -> int:
+    """After how many times of its join a complete machine goes that no run has opened. A run of autoscale opens it now, if it can."""
+    opens = draft.situation.settings.mode == "autoscale" and draft.situation.pool(claim) is not None
+    return 3 if opens else 2
+
+
+def _is_used(draft: Draft, settled: Settled) -> bool:
+    """Whether pods work there although no run has opened it, or whether that is unknown. A service is judged by its health."""
+    if settled.claim.is_service:
+        return True
+    if settled.node is None:
+        return False
+    pods, pool = draft.situation.pods(settled.node), draft.situation.in_force(settled.claim)
+    mode = pool.idle_mode if pool is not None else "workload"
+    return pods is None or any(
+        pod.node == settled.node.name and counts(pod, mode, draft.situation.settings, draft.now) for pod in pods
+    )
+
+
 def failed_joins(draft: Draft) -> None:
     """Machines that are not usable at the end of their registration time (L-11). Decided only when their cloud was listed. Of those that
     show life a run takes the oldest only, at most half of all: a wrong reading would end every one of them, one that is right goes on."""
@@ -144,8 +164,8 @@ def failed_joins(draft: Draft) -> None:
                 alive.append((claim, detail))
             else:
                 draft.destroy(claim, Reason.FAILED_JOIN, detail)
-        elif forsaken(claim, pool, capability, draft.now) and not claim.is_service:
-            seconds = 2 * timeout(claim, pool, capability)
+        elif forsaken(claim, pool, capability, draft.now, times := _patience(draft, claim)) and not _is_used(draft, settled):
+            seconds = times * timeout(claim, pool, capability)
             draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
     total = sum(1 for claim in situation.claims if claim.instance_id)
     bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(total, alive=True)

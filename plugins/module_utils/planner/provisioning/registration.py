@@ -140,12 +140,14 @@ def overdue(claim: Claim, pool: Pool | None, capability: Capability | None, now:
     return late and bool(not_initialized(claim, node, pool, marking=True))
 
 
-def forsaken(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime) -> bool:
-    """True when a claim's time has passed twice and no run has made it usable, however complete its Node is. The one that should have was
-    killed, none has come since, and a closed Node is never idle: it would be billed for ever.
+def forsaken(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime, times: int = 2) -> bool:
+    """True when a claim's time has passed so many times and no run has made it usable, however complete its Node is. The one that should
+    have was killed, none has come since, and a closed Node is never idle: it would be billed for ever.
     """
     moment = deadline(claim, pool, capability)
-    return claim.initialized is None and moment is not None and now >= moment + timedelta(seconds=timeout(claim, pool, capability))
+    if claim.initialized is not None or moment is None:
+        return False
+    return now >= moment + timedelta(seconds=(times - 1) * timeout(claim, pool, capability))
 
 
 def failure_class(claim: Claim, instance: Instance | None, node: Node | None, node_class: NodeClass | None) -> str:
