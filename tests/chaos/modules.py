@@ -41,8 +41,10 @@ def ask(stage: Stage, rest: str) -> None:
         found = [one for one in stage.sight.living() if one.cloud in MODULES and _can_be_read(stage, one) and _is_alone(stage, one)]
     else:
         found = [
-            one for one in stage.sight.foreign.values() if one.ended is None and one.cloud in MODULES and one.cloud != "paperspace"
-        ]
+            one
+            for one in stage.sight.foreign.values()
+            if one.ended is None and one.cloud in MODULES and one.cloud != "paperspace" and not stage.sight.moved.is_moved(one.id)
+        ]  # whoever took a machine over gave it a name that means nothing to us, and asks for it by that
     if found:
         one = found[int(place) % len(found)]
         (_for_ours if whose == ["ours"] else _for_theirs)(stage, one)
