@@ -242,6 +242,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("orphaned-services", lambda run: auxiliary_resources.remove_services(run.draft), _REAP),
     Pass("orphaned-acceptance-pods", lambda run: auxiliary_resources.remove_trials(run.draft), _REAP),
     Pass("foreign-machines", lambda run: orphans.report_foreign(run.draft), _REAP),
+    Pass("cut-off-releases", lambda run: orphans.report_cut_off_releases(run.draft), _PROVISION),
     # ---- machines that end whatever their pods do, the strongest reason first
     Pass(
         "interruption",

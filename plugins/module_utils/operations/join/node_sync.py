@@ -14,6 +14,7 @@ from ...kube.nodes import advertise, change
 from ...model import Claim, Node, Phase, Pool
 from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context, nodes_with_devices
+from ...planner.garbage_collection.ownership import ids_of
 from ...planner.provisioning.registration import drift, startup_taint_is_left
 from ...planner.scheduling import capacity
 from ...planner.scheduling.capacity import advertised
@@ -61,7 +62,9 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
         node = by_name.get(claim.node_name or claim.name)
         if node is not None and (differences := drift(claim, node, pool, context.cluster_id)):
             drifted.append(Drifted(claim, node, pool, differences))
-    return drifted
+    # the release of one that was handed out was cut off: it lost its marks by that
+    released = ids_of(context.records.released()) if drifted else frozenset()
+    return [one for one in drifted if (one.claim.cloud, one.claim.instance_id) not in released]
 
 
 def repair_all(context: Context, drifted: t.Sequence[Drifted]) -> list[Repaired]:

@@ -352,6 +352,14 @@ def _machine_of(key: MeshKey, situation: Situation) -> str:
     return next((word for word in key.description.split() if situation.is_ours(word) is Ownership.OURS), "")
 
 
+def report_cut_off_releases(draft: Draft) -> None:
+    """Machines that are on the list of those that were handed out, and still have a claim: they are none of ours, and count as none."""
+    situation = draft.situation
+    for claim in situation.claims:
+        if (claim.cloud, claim.instance_id) in situation.store.released and (problem := situation.foreign(claim)):
+            draft.problems.append(problem)
+
+
 def report_foreign(draft: Draft) -> None:
     """O14: machines with names of ours that are another cluster's, or without our stamp, or of another store; others only when asked."""
     situation = draft.situation
