@@ -186,6 +186,63 @@ def test_L17_pods_wait_machines_come_pods_run_machines_go(stage: Market, own: st
         stage.plane.delete(f"/api/v1/namespaces/{space}")
 
 
+class Gang(Market):
+    """Machines of one GPU, and a pool that may have so many."""
+
+    most = 2
+
+    def _scenario(self) -> dict[str, t.Any]:
+        offer = {"type": "gpu_1x_a6000", "region": "us-south-2", "stock": 8, "price": "1.09", "boot": 0.5, "packages": 0.5}
+        return {**super()._scenario(), "lambda": [offer]}
+
+    def documents(self) -> list[dict[str, t.Any]]:
+        node_class, rented = super().documents()
+        rented["spec"]["limits"] = {"maxNodes": self.most}
+        return [node_class, rented]
+
+
+@pytest.fixture
+def gang(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Gang]:
+    made = Gang(plane, tmp_path, drain_timeout="8s")
+    yield made
+    try:
+        if made.claims():
+            made.run("destroy", everything=True, force=True)
+    finally:
+        made.close()
+
+
+def test_L39_on_the_real_scheduler_a_gang_of_four_has_room_or_rents_nothing(gang: Gang, own: str) -> None:
+    """As JobSet makes it: pods with its label. Room for two rents none and says why; room for four rents four, and the scheduler
+    places all of them."""
+    plane, space = gang.plane, objects.namespace(gang.plane, own)
+    try:
+        for number in range(4):
+            spec = {**objects.pod_spec(gpus=1), "tolerations": [{"operator": "Exists"}], "restartPolicy": "Never"}
+            spec["nodeSelector"] = {"tgp.io/nodepool": gang.pools["lambda"]}
+            objects.pod(plane, space, f"worker-{number}", spec, {"jobset.sigs.k8s.io/jobset-name": "train"})
+        plane.until(lambda: _looked_at(plane, space) == 4, what="the scheduler to have looked at all pods")
+        none = gang.run("autoscale")
+        assert gang.living() == [] and f"JobSet {space}/train: room for 2 of 4; limit:pool.maxNodes" in none.words
+        gang.most = 4
+        gang.run("autoscale", wait=True)
+        assert len(gang.living()) == 4
+        plane.until(
+            lambda: {one["status"].get("phase") for one in objects.pods(plane, space)} == {"Running"},
+            what="the whole gang to run",
+            timeout=60,
+        )
+        assert len({one["spec"]["nodeName"] for one in objects.pods(plane, space)}) == 4
+    finally:
+        plane.delete(f"/api/v1/namespaces/{space}/pods", gracePeriodSeconds=0)
+        plane.delete(f"/api/v1/namespaces/{space}")
+
+
+def _looked_at(plane: Plane, space: str) -> int:
+    conditions = [each for one in objects.pods(plane, space) for each in one["status"].get("conditions", [])]
+    return sum(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)
+
+
 def test_the_least_price_is_the_least() -> None:
     """Held against plain trying: every way to put pods on machines, for a few small cases."""
     for sizes in itertools.chain.from_iterable(
