@@ -142,11 +142,12 @@ def _failed_join(sight: Sight, machine: Machine) -> str:
         return ""
     if not sight.is_node(machine) and machine.details.get("phase") == "exited":
         return ""  # a container that ends has failed at once
-    if sight.is_complete(machine) and (not sight.is_cordoned(machine.name) or sight.work(machine.name)):
+    age, least = sight.now - machine.created, _REGISTRATION
+    fresh = age < 2 * _REGISTRATION - _SLACK  # later an open node goes that no run has taken up (L-11), but never with work
+    if sight.is_complete(machine) and ((fresh and not sight.is_cordoned(machine.name)) or sight.work(machine.name)):
         return "its Node is Ready, open, and shows all GPUs"
     if trials.fails(sight, machine):
         return ""  # its test ends before the time of the join is over (L-35)
-    age, least = sight.now - machine.created, _REGISTRATION
     if queues.is_asked(sight, machine):
         least += queues.PULLS_FOR  # the join may take so much longer (L-43)
     return "" if age >= least - _SLACK else f"it is {age} old"
