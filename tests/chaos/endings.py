@@ -217,19 +217,22 @@ def _migrated(stage: Stage) -> None:
     """I-37: runs of ``migrate``, one a minute, until each machine of the pool has moved or stays for a reason."""
     sight = stage.sight
     stage.training["minNodes"] = 1  # so that one is there at the end, and idle ones do not hide it
+    problem = ""
     for _turn in range(migrating.PASSES):
         (outcome,) = stage.perform(Order("migrate", wait=True))
         found = (outcome.said.get("plan") or {}).get("migration") or {}
-        if found and not found["under_way"] and not sight.holder():
-            break
+        claims = sight.claims()
+        ready = {name for name, claim in claims.items() if claim["phase"] == "Ready" and not claim.get("deletion")}
+        machines = [
+            (one.name, migrating.entered(one))
+            for one in sight.living()
+            if one.name in ready and pool_in(one.name) == migrating.POOL and not sight.moved.is_moved(one.id)
+        ]
+        problem = migrating.I37_a_migration_ends(found.get("machines", []), machines, sight.mesh)
+        if found and not found["under_way"] and not sight.holder() and not problem:
+            break  # a record that this run has mended is seen by the next one
         stage.rest(60)
-    ready = {name for name, claim in sight.claims().items() if claim["phase"] == "Ready" and not claim.get("deletion")}
-    machines = [
-        (one.name, migrating.entered(one))
-        for one in sight.living()
-        if one.name in ready and pool_in(one.name) == migrating.POOL and not sight.moved.is_moved(one.id)
-    ]
-    need(migrating.I37_a_migration_ends(found.get("machines", []), machines, sight.mesh))
+    need(problem)
     stage.training.pop("minNodes")
     migrating.tidy(stage)
 

@@ -105,6 +105,10 @@ class Files(Source):
     def params(self) -> dict[str, t.Any]:
         return {"documents": [str(self.path)]}
 
+    def gone(self, documents: t.Sequence[Json]) -> set[str]:
+        """None where no document is left: what holds nothing is not believed (L-25)."""
+        return super().gone(documents) if self._there(documents) else set()
+
     def _text(self, document: Json) -> str:
         """The document as it stands in a file; JSON is YAML."""
         state = self.states.get(name_of(document), "")
