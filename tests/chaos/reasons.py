@@ -137,14 +137,18 @@ def _budget(sight: Sight, machine: Machine) -> str:
     return "" if spent >= sight.purse.amount else f"${spent:.4f} of ${sight.purse.amount} are spent"
 
 
+def _left(sight: Sight, machine: Machine) -> bool:
+    """Whether it was taken in, and no run has come since that opens nodes: it goes after twice the time of a join (L-11)."""
+    return sight.moved.is_moved(machine.id) and sight.now - machine.created >= 2 * _REGISTRATION - _SLACK
+
+
 def _failed_join(sight: Sight, machine: Machine) -> str:
     if machine.ended is not None or machine.state not in ("active", "on") or "struck" in machine.details:
         return ""
     if not sight.is_node(machine) and machine.details.get("phase") == "exited":
         return ""  # a container that ends has failed at once
     age, least = sight.now - machine.created, _REGISTRATION
-    fresh = age < 2 * _REGISTRATION - _SLACK  # later an open node goes that no run has taken up (L-11), but never with work
-    if sight.is_complete(machine) and ((fresh and not sight.is_cordoned(machine.name)) or sight.work(machine.name)):
+    if sight.is_complete(machine) and (sight.work(machine.name) or not (sight.is_cordoned(machine.name) or _left(sight, machine))):
         return "its Node is Ready, open, and shows all GPUs"
     if trials.fails(sight, machine):
         return ""  # its test ends before the time of the join is over (L-35)

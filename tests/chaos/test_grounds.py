@@ -226,9 +226,9 @@ def test_I40_judges_when_the_node_of_a_stopped_machine_goes() -> None:
     ("cordoned", "work", "wrong"), [(False, [], True), (True, [], False), (True, [{}], True)], ids=["open", "cordoned", "at work"]
 )
 def test_I18_a_complete_node_that_takes_no_pods_has_failed_to_join(cordoned: bool, work: list[t.Any], wrong: bool) -> None:
-    machine = types.SimpleNamespace(ended=None, state="active", details={}, name="n", created=NOON - timedelta(hours=3))
+    machine = types.SimpleNamespace(ended=None, state="active", details={}, name="n", id="i", created=NOON - timedelta(hours=3))
     sight = types.SimpleNamespace(
-        now=NOON, tested_since=None, pulls_since=None, work=lambda _n: work,
+        moved=types.SimpleNamespace(is_moved=lambda _id: False), now=NOON, tested_since=None, pulls_since=None, work=lambda _n: work,
         is_node=lambda _one: True, is_complete=lambda _one: True, is_cordoned=lambda _name: cordoned,
     )  # fmt: skip
     assert bool(reasons._failed_join(t.cast(t.Any, sight), t.cast(t.Any, machine))) is wrong
