@@ -127,15 +127,22 @@ class Story:
             print("{:>4} {:34} {:>8} {:>5} {:>9} {:>4} {:>4} {:>7}".format(*row))
 
 
-@pytest.fixture
-def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Market]:
-    made = Market(plane, tmp_path, drain_timeout="8s")
+M = t.TypeVar("M", bound=Market)
+
+
+def _cleared(made: M) -> t.Iterator[M]:
+    """The stage, whose machines are terminated after its test."""
     yield made
     try:
         if made.claims():
             made.run("destroy", everything=True, force=True)
     finally:
         made.close()
+
+
+@pytest.fixture
+def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Market]:
+    yield from _cleared(Market(plane, tmp_path, drain_timeout="8s"))
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -203,13 +210,7 @@ class Gang(Market):
 
 @pytest.fixture
 def gang(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Gang]:
-    made = Gang(plane, tmp_path, drain_timeout="8s")
-    yield made
-    try:
-        if made.claims():
-            made.run("destroy", everything=True, force=True)
-    finally:
-        made.close()
+    yield from _cleared(Gang(plane, tmp_path, drain_timeout="8s"))
 
 
 def test_L39_on_the_real_scheduler_a_gang_of_four_has_room_or_rents_nothing(gang: Gang, own: str) -> None:

@@ -265,7 +265,7 @@ def discard_extras(context: Context, claim: Claim) -> str:
 
 
 def forget_stop(context: Context, node: Node | None) -> Node | None:
-    """The Node of a machine that stops. What it says of an earlier stop goes: an own machine was on since, though its Node may never have
+    """The Node of a machine that stops, without the time of an earlier stop: an own machine has been on since, though its Node may never have
     been Ready (L-54)."""
     if node is not None and STOPPED_SINCE_ANNOTATION in node.annotations:
         with contextlib.suppress(NotFound, Conflict):  # gone, or another machine has taken the name
