@@ -29,6 +29,7 @@ _BUCKETS = {
     "year": timedelta(days=365),
 }
 _MOST_BUCKETS = 1000
+_SETTLED = timedelta(minutes=5)  # what a pod costs is billed so late
 BODIES = {
     ("post", "/v2/pods"): bodies.CREATE_POD,
     ("patch", "/v2/pods/{podId}"): bodies.CHANGE_POD,
@@ -180,6 +181,8 @@ def _billing(world: World, key: str, kinds: t.Sequence[str]) -> dict[str, t.Any]
         raise invalid(f"query.bucketSize: should be one of {', '.join(_BUCKETS)}")
     if last and not last.isdecimal():
         raise invalid("query.lastN: should be a number")
+    if ("startTime" in query) != ("endTime" in query):
+        raise Problem(400, "startTime and endTime must be provided together")
     span, owners = _BUCKETS[size], _owners(world, key, query.get(key))
     first = min([one.created for machines in owners.values() for one in machines], default=now)
     end = _moment("endTime", now)
@@ -192,7 +195,7 @@ def _billing(world: World, key: str, kinds: t.Sequence[str]) -> dict[str, t.Any]
             break
         bounds = {"startTime": moment(begin + span * number), "endTime": moment(begin + span * (number + 1))}
         for owner, machines in owners.items():
-            amounts = _amounts(machines, low, high)
+            amounts = _amounts(machines, low, min(high, now - _SETTLED))
             if amounts["totalAmount"]:
                 records.append({key: owner, **bounds, **{name: float(amounts[name]) for name in ("totalAmount", *kinds)}})
     totals = {name: sum(record[name] for record in records) for name in ("totalAmount", *kinds)}

@@ -5,19 +5,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
-from decimal import Decimal
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
 
 import flask
 
+from .runpod_more import cost_until
 from .vast_account import Account, contracts
 from .vast_create import LONGEST_VARIABLE
 from .vast_errors import Refused, body, invalid
 from .vast_instances import find
+from .vast_life import disk_rate
 from .world import Machine, World
 
-_MOST_CHARGES, _DAY = 500, 86400
+_MOST_CHARGES, _LATE = 500, 300  # rows of a page; seconds until what a machine costs is charged
 _KEY_TYPES = ("ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-", "sk-ssh-ed25519@", "sk-ecdsa-sha2-")
 
 
@@ -57,7 +61,7 @@ def routes(service: flask.Flask, world: World) -> None:
             raise Refused(400, "invalid_request", "select_filters: day must be compared with seconds")
         begin, end = (float(t.cast(float, one)) for one in bounds)
         with world.lock:
-            rows = [row for machine in contracts(world) if (row := _charge(world, machine, begin, end)) is not None]
+            rows = [row for machine in contracts(world) for row in _charges(world, machine, begin, end)]
         return flask.jsonify(_page(rows, _MOST_CHARGES))
 
     @service.get("/api/v1/invoices/")
@@ -212,22 +216,60 @@ def _page(rows: list[dict[str, t.Any]], most: int) -> dict[str, t.Any]:
     }
 
 
-def _charge(world: World, machine: Machine, begin: float, end: float) -> dict[str, t.Any] | None:
-    """What an instance cost, when any of that time lies between the two moments."""
-    now = world.clock.now()
-    first, last = machine.created.timestamp(), (machine.ended or now).timestamp()
-    if first > end + _DAY or last < begin:
-        return None
+def _charges(world: World, machine: Machine, begin: float, end: float) -> list[dict[str, t.Any]]:
+    """What an instance was billed: a row for each day (UTC) that touches the two moments and in which it cost something. The bill of the last
+    minutes is not in it yet. Its traffic is on the last day."""
+    now = min(world.clock.now() - timedelta(seconds=_LATE), machine.ended or world.clock.now())
+    rows = []
+    day = machine.created.replace(hour=0, minute=0, second=0, microsecond=0)
+    while day <= now:
+        after = day + timedelta(days=1)
+        if begin <= day.timestamp() <= end and after > machine.created:
+            rows.append(_row(machine, day, min(after, now), last=after > now))
+        day = after
+    return rows
+
+
+def _row(machine: Machine, day: datetime, until: datetime, *, last: bool) -> dict[str, t.Any]:
+    disk = _disk_until(machine, until) - _disk_until(machine, day)
+    sizes = (machine.down_gb, machine.up_gb)
+    down, up = (size * price if last else Decimal(0) for size, price in zip(sizes, machine.traffic_prices, strict=True))
+    amounts = {"gpu": cost_until(machine, until) - cost_until(machine, day) - disk, "disk": disk, "bwd": down, "bwu": up}
+    items: list[dict[str, t.Any]] = [
+        {
+            "start": 0,
+            "end": 0,
+            "type": kind,
+            "source": None,
+            "description": kind,
+            "amount": _milli(amount),
+            "metadata": {},
+            "items": [],
+        }
+        for kind, amount in amounts.items()
+        if amount
+    ]
+    start = int(day.timestamp())
     return {
+        "start": start,
+        "end": start,
         "type": "instance",
         "source": f"instance-{machine.id}",
-        "description": f"Instance {machine.id}: {machine.offer.gpu_count}x {machine.offer.details['row']['gpu_name']}",
-        "amount": float(machine.cost(now) + machine.traffic_cost()),
-        "start": int(first),
-        "end": int(last),
-        "metadata": {"instance_id": int(machine.id), "label": machine.details["label"]},
-        "items": [
-            {"description": "by the hour", "amount": float(machine.cost(now))},
-            {"description": "traffic", "amount": float(machine.traffic_cost())},
-        ],
+        "description": f"Instance {machine.id} Charges - 1 day",
+        "amount": _milli(sum((Decimal(str(item["amount"])) for item in items), Decimal(0))),
+        "metadata": {"label": machine.details["label"]},
+        "items": items,
     }
+
+
+def _disk_until(machine: Machine, when: datetime) -> Decimal:
+    """Dollars of its disk until a moment: it is billed for as long as the instance exists."""
+    if when <= machine.created:
+        return Decimal(0)
+    spans = dataclasses.replace(machine, ended=min(machine.ended or when, when)).bill(when)
+    rate = disk_rate(machine)
+    return sum((min(dollars, rate) * Decimal(span.total_seconds()) / 3600 for span, dollars in spans), Decimal(0))
+
+
+def _milli(amount: Decimal) -> float:
+    return float(amount.quantize(Decimal("0.001"), ROUND_HALF_UP))

@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 import typing as t
 import uuid
+from datetime import datetime, timedelta
 
 import flask
 
+from .runpod_more import cost_until
 from .vultr_account import ACLS, Account, Group, Refused, Snapshot, moment, new_id, page
 from .vultr_catalogue import PLANS, REGIONS, SCENARIO_KEYS, plan_form, region_forms, system_forms, vultr_offer
 from .vultr_instances import instance_routes, shut_down, taken
@@ -97,6 +99,7 @@ def app(world: World) -> flask.Flask:
 
     _firewall_routes(service, world, account, listed)
     _snapshot_routes(service, world, account, listed)
+    _billing_routes(service, world, listed)
     instance_routes(service, world, account)
     return service
 
@@ -204,3 +207,64 @@ def _snapshot_routes(
         with world.lock:
             del account.snapshots[get(identity).id]
         return "", 204
+
+
+# ---- bills: the running month is pending, each month before has an invoice. An entry names a machine by its label, not by its id
+
+
+def _billing_routes(service: flask.Flask, world: World, listed: t.Callable[[str, t.Sequence[t.Any]], t.Any]) -> None:
+    def months() -> list[datetime]:
+        """The first moments of all months with a machine, oldest first, and that of the running month."""
+        made = [one.created for one in world.machines.values() if one.cloud == "vultr"]
+        month, found = _month(min([*made, world.clock.now()])), list[datetime]()
+        while month <= world.clock.now():
+            found.append(month)
+            month = _month(month + timedelta(days=32))
+        return found
+
+    @service.get("/v2/billing/pending-charges")
+    def pending() -> t.Any:
+        with world.lock:
+            return {"pending_charges": _entries(world, months()[-1])}
+
+    @service.get("/v2/billing/invoices")
+    def invoices() -> t.Any:
+        with world.lock:
+            forms = [
+                {
+                    "id": number,
+                    "date": moment(_month(month + timedelta(days=32))),
+                    "description": f"Invoice #{number}",
+                    "amount": sum(entry["total"] for entry in _entries(world, month)),
+                    "balance": 0,
+                }
+                for number, month in enumerate(months()[:-1], 1)
+            ]
+            return listed("billing_invoices", forms)
+
+    @service.get("/v2/billing/invoices/<int:number>/items")
+    def items(number: int) -> t.Any:
+        with world.lock:
+            past = months()[:-1]
+            if not 1 <= number <= len(past):
+                raise Refused(404, "Invoice not found.")
+            return listed("invoice_items", _entries(world, past[number - 1]))
+
+
+def _month(moment: datetime) -> datetime:
+    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _entries(world: World, month: datetime) -> list[dict[str, t.Any]]:
+    """What each machine cost in a month."""
+    found, now = [], world.clock.now()
+    after = min(_month(month + timedelta(days=32)), now)
+    for machine in (one for one in world.machines.values() if one.cloud == "vultr"):
+        total = cost_until(machine, after) - cost_until(machine, month)
+        if total:
+            price = machine.price_hour
+            times = {"start_date": moment(max(machine.created, month)), "end_date": moment(min(machine.ended or now, after))}
+            what = {"description": f"{machine.name} ({machine.offer.type})", "product": "Cloud GPU"}
+            units = {"units": math.ceil(total / price), "unit_type": "hours", "unit_price": float(price), "total": float(total)}
+            found.append({**what, **times, **units})
+    return found

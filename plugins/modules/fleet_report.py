@@ -10,8 +10,8 @@ short_description: Say where the money went
 description:
   - Adds up what machines of this cluster cost by day, pool, cloud, model, what it was good for and why machines went, with dollars per useful
     GPU hour, the forecast of day and month, and the state of every budget.
-  - Reads the ledger and the claims. Clouds are asked only for images of Talos, where a class of the documents boots one, and for the existing
-    volumes that a class names.
+  - Reads the ledger and the claims. Clouds are asked only for images of Talos, where a class of the documents boots one, for the existing
+    volumes that a class names, and for their bills where O(provider_bills) is V(true).
   - What machines cost that have no claim is in the report once they are terminated.
   - A machine is useful from the first pod that a run saw at work on it to its last idle time or its end. A service is so from its first answer.
     Lines of older versions do not say when that was, so their use is C(unknown).
@@ -48,6 +48,14 @@ options:
   purchase_price:
     description: What a machine of one's own would cost in dollars; C(spending) in RV(report) then says after how many hours it would have paid.
     type: str
+  provider_bills:
+    description:
+      - Whether to ask the providers that tell it what they billed for the machines of the report, and to compare that with the ledger.
+      - A machine whose bill lies outside the bounds that C(bill) in RV(report) sums up is a warning, and so is one that is billed and in no
+        ledger.
+      - Vast.ai, RunPod and Vultr tell it. Their keys need the right to read bills. The other providers have no such call.
+    type: bool
+    default: false
 requirements:
   - matplotlib >= 3.8 (optional, for finer charts of O(format=html))
 extends_documentation_fragment:
@@ -63,6 +71,10 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Where did the money go?
   tgp.gpu.fleet_report:
+
+- name: Compare with what the providers billed
+  tgp.gpu.fleet_report:
+    provider_bills: true
 
 - name: The same as a page with charts
   tgp.gpu.fleet_report:
@@ -91,6 +103,14 @@ report:
     - C(volumes) is what existing volumes of O(documents) cost beside the machines; no other sum contains it. C(month) is in dollars (null
       while the price of one is not known), C(volumes) has C(cloud), C(id), C(name), C(region), C(size_gb) and C(month) of each, and C(unread)
       the providers that could not be asked.
+    - C(provider_bills) is null without O(provider_bills). C(total) is what was billed, and the ledger's amount where there is no bill; C(whole)
+      is true when the bill of every machine is complete. C(problems) are the warnings, one sentence each.
+    - C(clouds) of C(provider_bills) has for each provider C(name), C(available) (whether it has a bill that could be read, else C(why) not),
+      the number of C(machines) and of those that are charged (C(charged_machines)), what the C(ledger) says, what was C(billed), the
+      C(difference) of the charged machines, and C(traffic) that was billed beside. C(outside) and C(missing) have the machines whose bill
+      lies outside its bounds, and those without a charge, each with C(name), C(ids), C(billed), C(ledger), C(least) and C(most). C(pending)
+      names those whose bill is not complete yet. C(unrecorded) has the C(name) and what was C(billed) of machines with names of this
+      cluster that are in no ledger.
     - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
   type: dict
   returned: always
@@ -113,6 +133,7 @@ SPEC = dict(
         until=dict(type="str"),
         time_zone=dict(type="str", default="UTC"),
         purchase_price=dict(type="str"),
+        provider_bills=dict(type="bool", default=False),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

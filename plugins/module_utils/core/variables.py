@@ -24,15 +24,15 @@ OLD_NAMES_END = "0.3.0"
 WORDS = frozenset(
     {
         "accept_problems", "accept_refused", "address", "allow_experimental", "apply", "archive", "bench_image", "bench_max_pairs",
-        "bench_namespace", "bench_port", "bench_seconds", "bench_start_timeout", "bundle", "cache", "class", "clouds",
-        "deep", "documents", "everything", "force", "format", "from_node", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
+        "bench_namespace", "bench_port", "bench_seconds", "bench_start_timeout", "bundle", "cache", "class", "clouds", "deep", "documents",
+        "everything", "force", "format", "from_node", "from_store", "full_interval", "generation", "gpu_count", "gpu_test",
         "gpu_test_timeout", "gpu_type", "history", "history_path", "id", "image_arch", "image_bucket", "image_cluster_id", "image_keep",
-        "image_min_age", "image_policy", "image_project", "image_protect", "image_source", "image_timeout", "interval", "lane",
-        "lanes", "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes",
-        "older_than_days", "options", "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "purchase_price",
-        "reason", "refresh", "region", "render_to", "rent", "replicas", "schematic_id", "since", "spot", "ssh_become", "ssh_config",
-        "ssh_connection", "ssh_port", "ssh_private_key", "ssh_timeout", "ssh_user", "state", "summary", "talos_version",
-        "talosconfig", "time_zone", "to_node", "to_store", "until", "wait",
+        "image_min_age", "image_policy", "image_project", "image_protect", "image_source", "image_timeout", "interval", "lane", "lanes",
+        "loop", "machine", "manifest", "max_cost", "max_price", "min_gpu_memory", "mode", "node", "nodes", "older_than_days", "options",
+        "path", "plan", "pod", "pool", "power_price", "power_watts", "provider", "provider_bills", "purchase_price", "reason", "refresh",
+        "region", "render_to", "rent", "replicas", "schematic_id", "since", "spot", "ssh_become", "ssh_config", "ssh_connection",
+        "ssh_port", "ssh_private_key", "ssh_timeout", "ssh_user", "state", "summary", "talos_version", "talosconfig", "time_zone",
+        "to_node", "to_store", "until", "wait",
     }
 )  # fmt: skip
 ARTIFACT = "tgp_run"  # the custom stat of a run, which AWX hands to the next job of a workflow as an extra variable

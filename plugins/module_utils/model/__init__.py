@@ -43,6 +43,7 @@ from .observation import CloudView, GpuUtilization, GpuXids, Observation, Offers
 from .offers import (
     Capability,
     Carrier,
+    Charge,
     Container,
     Extra,
     Guard,
@@ -86,6 +87,7 @@ __all__ = [
     "Calendar",
     "Capability",
     "Carrier",
+    "Charge",
     "Claim",
     "CloudChoice",
     "CloudView",

@@ -77,7 +77,9 @@ class Capability:
     ``registration_timeout``: seconds of L-11. ``list_delay``: seconds for which a new machine may be missing from its list.
     ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill ends
     with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is billed.
-    ``tells_start``: its list says when the bill of a machine began. ``states``: every word its API has for a machine's state.
+    ``tells_start``: its list says when the bill of a machine began. ``charges_lag``: its API tells what each machine was billed
+    (``TellsCharges`` of providers/base.py), in full so many seconds after the machine's end; None = it does not tell. ``states``: every word
+    its API has for a machine's state.
     ``lane_reason``: why its machines serve no other lane, a sentence for people. ``login``: the SSH user of its Ubuntu images.
     ``node_quality``: what hosts of nodes must be where nobody says anything else. ``restamps``: what of a machine that runs already can be
     changed, "name" and "marks"; empty: nothing, so that one that was made by hand cannot be marked as ours (``Restamps`` of
@@ -103,6 +105,7 @@ class Capability:
     billed_until_gone: bool = True
     bills_boot: bool = True
     tells_start: bool = False
+    charges_lag: int | None = None
     states: t.Mapping[str, StateFacts] = dataclasses.field(default_factory=dict)
     credential_env: tuple[str, ...] = ()
     rented: bool = True
@@ -275,6 +278,19 @@ class Volume:
     size_gb: Decimal | None = None
     price_month: Decimal | None = None
     in_use: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Charge:
+    """What a provider billed for one machine in one of its billing periods. ``instance_id`` is empty where its API names machines by
+    ``words`` only: the words of the entry, among them the machine's name. ``amount``: dollars without ``traffic`` (dollars, too).
+    ``rounding``: by how many dollars the amount may be rounded."""
+
+    instance_id: str
+    words: frozenset[str]
+    amount: Decimal
+    traffic: Decimal = Decimal(0)
+    rounding: Decimal = Decimal(0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

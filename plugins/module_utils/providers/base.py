@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing as t
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import env_fallback
@@ -18,7 +19,7 @@ from ansible.module_utils.basic import env_fallback
 from ..core import errors
 from ..core.http import Api
 from ..core.task import Task
-from ..model import Capability, CloudChoice, Extra, Instance, LaunchRequest, Offer, OfferQuery, Volume
+from ..model import Capability, Charge, CloudChoice, Extra, Instance, LaunchRequest, Offer, OfferQuery, Volume
 from ..planner.offers.account_volumes import mounted
 from .disk_images import ImageOrigin, ImageStore
 from .webhook.machines import is_loopback
@@ -117,6 +118,15 @@ class HasVolumes(Cloud, t.Protocol):
 
     def volumes(self) -> list[Volume]:
         """Every volume of the account that a machine can mount, all pages."""
+        ...
+
+
+class TellsCharges(Cloud, t.Protocol):
+    """A cloud whose fact ``charges_lag`` is not None."""
+
+    def charges(self, since: datetime, until: datetime) -> list[Charge]:
+        """What the account was billed for machines that existed in this time, all pages: an entry for each machine and billing period. Machines
+        that ended are in it. The bill of the last minutes may be missing. Forbidden where the key may not read bills."""
         ...
 
 

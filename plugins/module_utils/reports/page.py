@@ -67,6 +67,7 @@ def page(spending: Report, report: _Data, now: datetime, images: ImageCosts = Im
             )
             for heading, rows in split_views(spending)
         ),
+        _provider_bills(report["provider_bills"]),
         _machines(spending),
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -246,6 +247,25 @@ def _wide(title: str, heads: t.Sequence[str], rows: t.Sequence[t.Sequence[str]],
     last = "".join(f"<td>{escape(word)}</td>" for word in foot)
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody><tfoot><tr>{last}</tr></tfoot></table>"
     return f'<details><summary>{escape(title)}</summary><div class="wide">{inner}</div></details>'
+
+
+def _provider_bills(bills: _Data | None) -> str:
+    """What the providers billed, where they were asked."""
+    if not bills or not bills["clouds"]:
+        return ""
+    rows = [
+        (
+            cloud["name"],
+            str(cloud["machines"]),
+            cents(Decimal(cloud["ledger"])),
+            cents(Decimal(cloud["billed"])) if cloud["available"] else "not available",
+            cents(Decimal(cloud["difference"])) if cloud["available"] else "",
+        )
+        for cloud in bills["clouds"]
+    ]
+    problems = "".join(f"<p>{escape(problem)}</p>" for problem in bills["problems"])
+    heads = ("provider", "machines", "ledger $", "billed $", "difference $")
+    return _wide("Bills of the providers", heads, rows, ("all", "", "", cents(Decimal(bills["total"])), "")) + problems
 
 
 def _machines(report: Report) -> str:

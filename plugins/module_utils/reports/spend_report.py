@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_report: the books and the claims in the desired form. Clouds are asked for images of Talos and existing volumes only."""
+"""The run of fleet_report: the books and the claims in the desired form. Clouds are asked for images of Talos, for existing volumes,
+and on demand for their bills, and for nothing else."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from ..store.records import ledger_key
 from ..units.calendar import period_of, zone
 from ..units.values import parse_time
 from .page import page
+from .provider_bills import ask, bills_data, bills_lines
 from .status import spending
 from .text import ImageCost, ImageCosts, as_csv, data, table, teams_csv, volumes_data, volumes_text
 
@@ -59,11 +61,17 @@ def _report(context: Context) -> dict[str, t.Any]:
     totals = report(lines, since, last_moment, params["time_zone"])
     money, images = spending(context, ledger, claims, now), image_costs(context, since, last_moment)
     kept = volumes_data(*_volumes(context))
-    result = {**data(totals, money, ledger.torn, context.cluster_id, images), "volumes": kept}
+    bills = ask(context, claims, lines, totals) if params["provider_bills"] else ()
+    result = {
+        **data(totals, money, ledger.torn, context.cluster_id, images),
+        "volumes": kept,
+        "provider_bills": bills_data(bills) if params["provider_bills"] else None,
+    }
     for place in ledger.torn:
         task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
     if params["format"] == "table":
         shown = [*table(totals, money, ledger.torn, images), *(f"  {text}" for text in filter(None, [volumes_text(kept)]))]
+        shown += ["", *bills_lines(bills)] if bills else []
         text = "\n".join(shown) + "\n"
     elif params["format"] == "json":
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import typing as t
+from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Restamps
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Restamps, TellsCharges
 
 from sandbox.lagging import set_list_after
 
@@ -61,6 +62,42 @@ def test_one_launch_is_one_write(stand: Stand) -> None:
     written = [what for _when, _service, what in stand.world.writes[before:]]
     assert len([what for what in written if what != "POST /v2/firewalls"]) == 1  # that is made once per cluster
     assert len(written) == (2 if stand.service == "vultr" else 1)
+
+
+def test_L57_charges_are_what_the_world_bills(stand: Stand) -> None:
+    """Of a machine that has ended, and of one that runs, over two days and into the next month. Who tells none has no such call."""
+    cloud = stand.cloud()
+    if cloud.facts.charges_lag is None:
+        assert not hasattr(cloud, "charges")
+        return
+    began, request = stand.world.clock.now(), stand.request()
+    made = cloud.launch(request)
+    stand.wait_for(cloud, made, {InstanceState.RUNNING})
+    stand.world.clock.advance(31 * 86400)
+    cloud.terminate(made)
+    stand.wait_for(cloud, made, GONE)
+    stand.world.clock.advance(cloud.facts.charges_lag)
+    charges = t.cast(TellsCharges, cloud).charges(began.replace(hour=0, minute=0, second=0, microsecond=0), stand.world.clock.now())
+    mine = [charge for charge in charges if charge.instance_id == made or (not charge.instance_id and request.name in charge.words)]
+    machine = stand.world.machines[made]
+    slack = sum((charge.rounding for charge in mine), Decimal(0))
+    assert len(mine) >= 2 and abs(sum(charge.amount for charge in mine) - machine.cost(stand.world.clock.now())) <= slack < Decimal(
+        "0.1"
+    )
+    assert abs(sum(charge.traffic for charge in mine) - machine.traffic_cost()) <= slack
+    assert mine == charges and all(not charge.words or request.name in charge.words for charge in mine)
+
+
+def test_L57_an_odd_bill_is_never_nothing(stand: Stand) -> None:
+    cloud = stand.cloud()
+    if cloud.facts.charges_lag is None:
+        return
+    now = stand.world.clock.now()
+    bodies: tuple[t.Any, ...] = ([], {}, {"records": 3, "results": 3, "pending_charges": 3, "total": 0})
+    for body in bodies:
+        stand.faults.add({"kind": "body", "method": "GET", "path": r".*(charges|billing).*", "body": body, "times": 1})
+        with pytest.raises(errors.BadShape):
+            t.cast(TellsCharges, cloud).charges(now, now)
 
 
 def test_offers_name_price_region_model_and_lanes(stand: Stand) -> None:

@@ -231,8 +231,9 @@ def test_charges_are_what_the_world_bills(witness: Witness) -> None:
     witness.until(number, "active")
     witness.world.clock.advance(3600)
     witness.run("vastai", "destroy", "instance", str(number), "-y")
+    witness.world.clock.advance(600)  # it is charged some minutes later
     rows = witness.sdk("print(json.dumps(vast.show_invoices_v1(charges=True, limit=20)))")["results"]
-    (row,) = [row for row in rows if row["source"] == f"instance-{number}"]
+    amount = sum(row["amount"] for row in rows if row["source"] == f"instance-{number}")
     machine = witness.machine(number)
-    assert row["amount"] == pytest.approx(float(machine.cost(witness.world.clock.now()) + machine.traffic_cost()))
-    assert row["amount"] > float(offer.price_hour)
+    assert amount == pytest.approx(float(machine.cost(witness.world.clock.now()) + machine.traffic_cost()), abs=0.005)
+    assert amount > float(offer.price_hour)

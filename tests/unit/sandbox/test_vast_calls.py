@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -221,16 +222,22 @@ def test_charges_name_what_the_world_bills() -> None:
     stand = VastStand()
     number = stand.create(label="a")
     stand.up(number)
-    stand.world.clock.advance(3600)
-    now = stand.world.clock.seconds()
-    day = json.dumps({"day": {"gte": now - 86400, "lte": now}})
+    stand.world.clock.advance(26 * 3600)
+    machine, late = stand.machine(number), timedelta(minutes=5)
+    first = machine.created.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    day = json.dumps({"day": {"gte": first, "lte": first + 3 * 86400}, "type": {"in": ["instance"]}})
     page = stand.http.get("/api/v0/charges/", params={"select_filters": day}).json()
-    machine = stand.machine(number)
-    hours, traffic = float(machine.cost(stand.world.clock.now())), float(machine.traffic_cost())
-    assert page["results"][0]["amount"] == pytest.approx(hours + traffic) and traffic > 0
-    assert [one["amount"] for one in page["results"][0]["items"]] == pytest.approx([hours, traffic])
+    hours, traffic = float(machine.cost(stand.world.clock.now() - late)), float(machine.traffic_cost())
+    rows = page["results"]
+    assert sum(row["amount"] for row in rows) == pytest.approx(hours + traffic, abs=0.005) and traffic > 0
+    assert [row["start"] for row in rows] == [first + 86400 * number for number in range(len(rows))] and len(rows) in (2, 3)
+    assert {row["source"] for row in rows} == {f"instance-{number}"} and rows[0]["metadata"] == {"label": "a"}
+    kinds = {item["type"]: item["amount"] for item in rows[-1]["items"]}
+    assert (
+        set(kinds) <= {"gpu", "disk", "bwd", "bwu"} and "bwd" in kinds and rows[-1]["amount"] == pytest.approx(sum(kinds.values()))
+    )
     left = stand.call("GET", "/api/v0/users/current/")["credit"]
-    assert left == pytest.approx(1000 - page["results"][0]["amount"])
+    assert left == pytest.approx(1000 - float(machine.cost(stand.world.clock.now())) - traffic)
     assert stand.http.get("/api/v0/charges/").status_code == 400
     assert stand.http.get("/api/v0/charges/", params={"select_filters": day, "limit": "501"}).status_code == 400
     assert stand.call("GET", "/api/v1/invoices/")["results"][0]["amount"] == 1000

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Answer, Api
-from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts, Volume
+from ...model import Capability, Charge, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts, Volume
 from ..base import (
     EVERYTHING,
     CloudCheck,
@@ -35,7 +35,7 @@ from ..base import (
 )
 from .api import Calls, is_problem
 from .launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
-from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers, to_volume
+from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_charge, to_instance, to_offers, to_volume
 
 if t.TYPE_CHECKING:
     import httpx
@@ -50,6 +50,7 @@ FACTS = Capability(
     stamped=True,
     created_time=True,
     tells_start=True,
+    charges_lag=3600,  # bills are settled about every five minutes
     registration_timeout=1200,
     list_delay=120,
     states={
@@ -169,6 +170,14 @@ class RunpodCloud(NothingBeside):
     def volumes(self) -> list[Volume]:
         operation = "GET /network-volumes"
         return [to_volume(self._api, entry, operation) for entry in self._calls.pages("/network-volumes", "networkVolumes")]
+
+    def charges(self, since: datetime, until: datetime) -> list[Charge]:
+        """Of each pod and day (UTC), ended ones included. The API wants both ends of the time."""
+        operation = "GET /billing/pods"
+        times = {name: moment.strftime("%Y-%m-%dT%H:%M:%SZ") for name, moment in (("startTime", since), ("endTime", until))}
+        answer = self._calls.get("/billing/pods", **times, bucketSize="day")
+        records = self._api.expect(answer.get("records"), list, operation, "records")
+        return [to_charge(self._api, record, operation) for record in records]
 
     def console(self, instance_id: str) -> str | None:
         return read_log(self._api, f"/v2/pods/{instance_id}/logs")

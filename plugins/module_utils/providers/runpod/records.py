@@ -14,7 +14,7 @@ from decimal import Decimal
 from ...core import redact
 from ...core.clock import from_text
 from ...core.http import Api, part
-from ...model import Capability, Instance, InstanceState, Offer, Volume
+from ...model import Capability, Charge, Instance, InstanceState, Offer, Volume
 from ...planner.offers import gpu_models
 from ...planner.offers.requirements import gibibytes, gigabytes, standard_region
 
@@ -229,6 +229,15 @@ def stamp(name: str, marks: t.Mapping[str, str]) -> dict[str, str]:
         word = re.sub(r"[^A-Z0-9_]", "_", key.upper())
         variables[f"TGP_{word}" if key in _MARKS else f"{_TAG}{word}"] = str(value)
     return variables
+
+
+def to_charge(api: Api, record: t.Any, operation: str) -> Charge:
+    """What a pod was billed in one bucket of time. RunPod names no pod here, only its id, and bills no traffic."""
+    api.expect(record, dict, operation, "a record")
+    pod, amount = api.expect(record.get("podId"), str, operation, "podId"), record.get("totalAmount")
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not math.isfinite(amount):
+        raise api.bad_shape(operation, "totalAmount of a record is not a number")
+    return Charge(pod, frozenset(), Decimal(str(amount)).quantize(_MILLIONTH), rounding=_MILLIONTH)
 
 
 def marks_of(environment: t.Mapping[str, t.Any], name: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ import json
 import re
 import threading
 import typing as t
+from datetime import datetime, timedelta
 from decimal import Decimal
 from urllib.parse import urlsplit
 
@@ -21,13 +22,13 @@ from ...core.clock import Clock, SystemClock
 from ...core.errors import Forbidden
 from ...core.http import Api
 from ...core.rate_limit import RetryPolicy
-from ...model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ...model import Capability, Carrier, Charge, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...units.values import print_money
 from ..base import EVERYTHING, Cloud, CloudCheck, Entry, NothingBeside, Wanted, Warn, once, readable, silent, text_option, walk
 from .api import GONE, VastApi
 from .choice import NODE_QUALITY
 from .launch import VM_IMAGE, body_of, outcome, refused
-from .records import BID, decimal, to_instance, to_offer
+from .records import BID, decimal, to_charge, to_instance, to_offer
 from .regions import PLACES
 from .search import PATH, Filters, Pages, SearchScope, filters, fits
 
@@ -48,6 +49,7 @@ FACTS = Capability(
     stamped=True,
     created_time=True,
     tells_start=True,
+    charges_lag=86400,  # unverified: how late the row of a day is complete
     carrier=Carrier.ENVIRONMENT,
     user_data_limit=32_000,
     registration_timeout=1200,
@@ -92,7 +94,9 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
     },
 }
 _INSTANCES, _INSTANCE, _ASK = "/api/v1/instances/", "/api/v0/instances/{}/", "/api/v0/asks/{}/"
-_PAGE = 25
+_CHARGES = "/api/v0/charges/"
+_PAGE, _CHARGES_PAGE = 25, 500
+_DAY = 86400
 _CREATE_TIMEOUT = 120.0
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -216,6 +220,25 @@ class VastCloud(NothingBeside):
         if not _NUMBER.fullmatch(instance_id):
             return None
         return boot_log(self._api, instance_id, self._transport, self._clock)
+
+    def charges(self, since: datetime, until: datetime) -> list[Charge]:
+        """A row for each instance and day (UTC). They must be as many as the last page says: a part of a bill must not pass for all of it."""
+        http, operation = self._api.http, f"GET {_CHARGES}"
+        first, after = (int(moment.timestamp()) // _DAY * _DAY for moment in (since, until + timedelta(days=1)))
+        filters = {"day": {"gte": first, "lte": after - 1}, "type": {"in": ["instance"]}}
+        params = {"select_filters": json.dumps(filters), "limit": _CHARGES_PAGE, "latest_first": "false", "format": "table"}
+        total = [0]
+
+        def page(token: str | None) -> tuple[list[t.Any], str | None]:
+            answer = self._api.read(_CHARGES, params={**params, **({"after_token": token} if token else {})})
+            following = answer.get("next_token")
+            total[0] = http.expect(answer.get("total"), int, operation, "total")
+            return http.expect(answer.get("results"), list, operation, "results"), str(following) if following else None
+
+        rows = walk(http, operation, page)
+        if len(rows) < total[0]:
+            raise http.bad_shape(operation, f"it shows {len(rows)} charges and says that there are {total[0]}")
+        return [charge for row in rows if (charge := to_charge(http, row, operation)) is not None]
 
     # ---- writing
 

@@ -12,12 +12,15 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from ...core import redact
 from ...core.http import Api, part
-from ...model import Capability, Instance, InstanceState, Lane, Offer
+from ...model import Capability, Charge, Instance, InstanceState, Lane, Offer
 from ...planner.offers.requirements import gibibytes, gigabytes, standard_region
 from .gpu_names import memory_mib, model_of
 from .regions import PLACES
 
 BID = "-bid"
+_CHARGED = "instance-"
+_TRAFFIC = ("bwd", "bwu")  # downloads and uploads
+_ROUNDED = Decimal("0.0005")  # an item of a bill has three digits after the point
 MARKS = "TGP_MARKS"
 _MONTH_HOURS = 30 * 24  # storage_cost is dollars per GB and month of 30 days
 _BOOTING = frozenset({"created", "loading", "scheduling"})
@@ -279,3 +282,23 @@ def _ports(value: t.Any, address: str) -> dict[str, str]:
 
 def _text(value: t.Any) -> str:
     return value.strip() if isinstance(value, str) else ""
+
+
+def to_charge(api: Api, row: t.Any, operation: str) -> Charge | None:
+    """What an instance was billed on one day (UTC), with what it is for in items; None for a row about something else than an instance."""
+    source = api.expect(api.expect(row, dict, operation, "a charge").get("source"), str, operation, "source of a charge")
+    if not source.startswith(_CHARGED):
+        return None
+    items = [item for item in row.get("items") or () if isinstance(item, dict)]
+    traffic = sum((_amount(api, item, operation) for item in items if item.get("type") in _TRAFFIC), Decimal(0))
+    label = part(row, "metadata").get("label")
+    words = frozenset({label} if isinstance(label, str) and label else ())
+    amount = _amount(api, row, operation) - traffic
+    return Charge(source.removeprefix(_CHARGED), words, amount, traffic, _ROUNDED * max(1, len(items)))
+
+
+def _amount(api: Api, entry: dict[str, t.Any], operation: str) -> Decimal:
+    amount = decimal(entry.get("amount"))
+    if amount is None:
+        raise api.bad_shape(operation, "the amount of a charge is not a number")
+    return amount

@@ -19,7 +19,7 @@ from decimal import Decimal
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
-from ...model import Capability, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ...model import Capability, Charge, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option, wants_talos
 from ..disk_images import ImageOrigin
 from .api import Calls, is_absent
@@ -27,7 +27,7 @@ from .firewall import Firewall
 from .images import VultrImages
 from .launch import DEFAULT_OS, SETTINGS, USER_DATA_LIMIT, check_request, invalid, machine_body, outcome
 from .plans import REGIONS, gpus_of, has_gpus, is_wanted, model_of, price_in, read_plan, refusal, to_offers
-from .records import hide_secrets, is_mark, tags_of, to_instance
+from .records import billed_since, hide_secrets, is_mark, tags_of, to_charge, to_instance
 
 if t.TYPE_CHECKING:
     import httpx
@@ -41,6 +41,7 @@ FACTS = Capability(
     stamped=True,
     created_time=True,
     tells_start=True,
+    charges_lag=86400,  # unverified: how late the pending charges show the last hour
     user_data_limit=USER_DATA_LIMIT,
     user_data_stays=True,
     restamps=("name", "marks"),
@@ -192,6 +193,14 @@ class VultrCloud:
 
     def _path(self, instance_id: str) -> str:
         return f"/instances/{path_segment(instance_id, 'instance id')}"
+
+    def charges(self, since: datetime, until: datetime) -> list[Charge]:
+        """The pending charges of this month, and the items of the invoices of the months before."""
+        pending = self._calls.get("/billing/pending-charges", list, "pending_charges")
+        invoices = self._calls.pages("/billing/invoices", "billing_invoices")
+        for identity in billed_since(self._api, invoices, since, until):
+            pending = [*pending, *self._calls.pages(f"/billing/invoices/{identity}/items", "invoice_items")]
+        return [to_charge(self._api, entry) for entry in pending]
 
     # ---- writing
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 import typing as t
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 from ...core import redact
 from ...core.clock import from_text
 from ...core.http import Api
-from ...model import Capability, Instance
+from ...model import Capability, Charge, Instance
 
 GROUP = "firewall group"
+_ROUNDED = Decimal("0.005")  # unverified: to how many digits a charge is rounded
 CUSTOM = 159  # the os_id of a machine that boots an image of one's own
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TAG = re.compile(r"tgp:([a-z0-9-]+)=(.*)")
 _GROUP = re.compile(r"tgp-[0-9a-f]{8}-firewall-group")
 _PROBLEMS = {
@@ -114,3 +116,32 @@ def moment(text: t.Any) -> datetime | None:
 def _address(value: t.Any) -> str:
     """Before it has one it says 0.0.0.0."""
     return value if isinstance(value, str) and value != "0.0.0.0" else ""
+
+
+def billed_since(api: Api, invoices: t.Iterable[t.Any], since: datetime, until: datetime) -> list[int]:
+    """Ids of the invoices that may hold what was used in this time. An invoice is written after the month that it is about."""
+    found = []
+    for invoice in invoices:
+        operation = "GET /billing/invoices"
+        written = api.expect(api.expect(invoice, dict, operation, "an invoice").get("date"), str, operation, "date of an invoice")
+        try:
+            inside = since <= from_text(written) <= until
+        except ValueError as error:
+            raise api.bad_shape(operation, "the date of an invoice is not a time") from error
+        if inside:
+            found.append(api.expect(invoice.get("id"), int, operation, "id of an invoice"))
+    return found
+
+
+def to_charge(api: Api, entry: t.Any) -> Charge:
+    """An entry of the bill. It names no id; its description holds the machine's label, somewhere."""
+    operation = "GET /billing/pending-charges"
+    text = api.expect(api.expect(entry, dict, operation, "a charge").get("description"), str, operation, "description of a charge")
+    total = entry.get("total")
+    try:
+        amount = Decimal(str(total))
+    except InvalidOperation as error:
+        raise api.bad_shape(operation, "the total of a charge is not a number") from error
+    if isinstance(total, bool) or not amount.is_finite():
+        raise api.bad_shape(operation, "the total of a charge is not a number")
+    return Charge("", frozenset(_WORD.findall(text)), amount, rounding=_ROUNDED)
