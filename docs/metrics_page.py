@@ -34,8 +34,8 @@ _SECTIONS = {
     RECORDS: (
         "Machines, money and documents",
         "Computed from the claims, the ledger and the documents at the end of each run. Their counters need no state of their own:\n"
-        "they survive every kill, and are the same on each controller. They fall when `archive.yml` takes lines from the ledger\n"
-        "([counters that survive](../how_to/metrics.md#counters-that-survive)).",
+        "they survive every kill, and are the same on each controller. What `archive.yml` takes from the ledger\n"
+        "stays in them ([counters that survive](../how_to/metrics.md#counters-that-survive)).",
     ),
     PLAN: (
         "What the last plan saw",

@@ -296,7 +296,7 @@ _EVERYTHING = (
 
 NEEDS: dict[str, tuple[Need, ...]] = {
     "status": (*_LOOK, _EXPORTERS, _UTILIZATION, _DEVICES, _REQUESTED, _BUFFERED, _HUBS),
-    "report": (_CLUSTER, *_RECORDS, _DOCUMENTS),
+    "report": (_CLUSTER, *_RECORDS, _CREDENTIALS, _DOCUMENTS),
     "prices": (_OWN, _LIST, _READ, _STATE, _BOOKS, _CLOSE, _CREDENTIALS),
     "plan": _PLAN,
     "validate": (*_LOOK, _BINDING, _PUBLISH, _GUARD, _HUBS),
@@ -304,7 +304,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "bench_mesh": (_CLUSTER, _NODES, *_RECORDS, _DOCUMENTS, _BENCH),
     "pause": (*_RUN, _DOCUMENTS),
     "resume": (*_RUN, _DOCUMENTS),
-    "archive": (_CLUSTER, *_RECORDS, _CLOSE),
+    "archive": (_CLUSTER, *_RECORDS, _READ, _STATE, _CLOSE),
     "move_claims": (*_RUN, _BOOKS, *_CLOSING, _DOCUMENTS),
     "release": (
         *_RUN,

@@ -25,6 +25,7 @@ from ..planner.cost.teams import UNASSIGNED, Share
 from .families import FAMILIES, MOST_NAMES, Sample, names, together
 
 UNKNOWN = "unknown"
+_BOUNDED = frozenset({"pool", "model", "gpu_type", "region", "team"})  # labels whose names are as many as users make
 _RECENT = timedelta(hours=1)
 DRAINING = "Draining"  # stands for the phase of a claim in use that is to be terminated
 #: how first sightings of orphans begin (planner/garbage_collection/), and of what kind they are
@@ -35,6 +36,18 @@ _UNSIGHTED = {  # what is removed at its first sight
     ActionKind.DELETE_POD: "pod",
     ActionKind.DELETE_INSTANCE: "duplicate",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Archived:
+    """What the lines that ended before ``before`` add to counters and sums, so that none falls when they leave the ledger. Lines of that time
+    that are still in it count no more. None = no line has left it."""
+
+    before: datetime | None = None
+    samples: tuple[Sample, ...] = ()
+
+    def holds(self, line: LedgerLine) -> bool:
+        return self.before is not None and line.closed and line.end < self.before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +62,7 @@ class FleetRecords:
     now: datetime
     capabilities: t.Mapping[str, Capability]
     per_machine: bool = False
+    archived: Archived = Archived()
 
 
 class _Life(t.NamedTuple):
@@ -82,21 +96,52 @@ def of_records(known: FleetRecords) -> list[Sample]:
         samples += _recent_failure(life, known.now)
     if known.ledger is not None:
         samples += [Sample("tgp_records_damaged", {"record": "ledger_line"}, float(len(known.ledger.torn)))]
-        spent = dollars_by_use([life.line for life in lives], known.now)
-        samples += [Sample("tgp_spend_by_use_dollars", {"use": use}, float(spent.get(use, 0))) for use in USES]
-        samples += _teams([life.line for life in lives], known.now)
-    return together(sample for sample in samples if known.per_machine or not FAMILIES[sample.name].per_machine)
+        samples += _sums([life.line for life in lives], known)
+        samples += known.archived.samples
+    return _bounded(sample for sample in samples if known.per_machine or not FAMILIES[sample.name].per_machine)
 
 
-def _teams(lines: t.Sequence[LedgerLine], now: datetime) -> t.Iterator[Sample]:
+def _bounded(samples: t.Iterable[Sample]) -> list[Sample]:
+    """Equal series together. At most MOST_NAMES pools, models, regions and teams have a name of their own."""
+    found: dict[str, set[str]] = {label: set() for label in _BOUNDED}
+    kept = list(samples)
+    for sample in kept:
+        for label in _BOUNDED & sample.labels.keys():
+            found[label].add(sample.labels[label])
+    many = {label: names(words) for label, words in found.items() if len(words) > MOST_NAMES}
+    if many:
+        kept = [
+            sample._replace(labels={label: many.get(label, {}).get(word, word) for label, word in sample.labels.items()})
+            for sample in kept
+        ]
+    return together(kept)
+
+
+def archive(known: FleetRecords, before: datetime) -> Archived:
+    """The same with all lines of the ledger that ended before this moment, in whole seconds. ``before`` never goes back."""
+    before = before.replace(microsecond=0)
+    if known.ledger is None or (known.archived.before is not None and before <= known.archived.before):
+        return known.archived
+    later = [life for life in _lives(known) if life.claim is None and life.line.end < before]
+    samples = [*known.archived.samples, *(sample for life in later for sample in _history(life))]
+    return Archived(before, tuple(_bounded([*samples, *_sums([life.line for life in later], known)])))
+
+
+def _sums(lines: t.Sequence[LedgerLine], known: FleetRecords) -> list[Sample]:
+    """What machines cost, by use and by teams."""
+    spent = dollars_by_use(lines, known.now)
+    by_use = [Sample("tgp_spend_by_use_dollars", {"use": use}, float(spent.get(use, 0))) for use in USES]
+    return [*by_use, *_teams(lines, known)]
+
+
+def _teams(lines: t.Sequence[LedgerLine], known: FleetRecords) -> t.Iterator[Sample]:
     """Who used the GPUs, where pods or documents name teams."""
-    found = split_by_teams(lines, now)
+    found = split_by_teams(lines, known.now, always=any("team" in sample.labels for sample in known.archived.samples))
     if found is None:
         return
-    shown = names(found.teams)
     for team, share in found.teams.items():
-        yield Sample("tgp_spend_by_team_dollars", {"team": shown[team]}, float(share.cost))
-        yield Sample("tgp_gpu_seconds_by_team", {"team": shown[team]}, float(share.gpu_hours * 3600))
+        yield Sample("tgp_spend_by_team_dollars", {"team": team}, float(share.cost))
+        yield Sample("tgp_gpu_seconds_by_team", {"team": team}, float(share.gpu_hours * 3600))
     for word in UNASSIGNED:
         share = found.unassigned.get(word, Share())
         yield Sample("tgp_spend_unassigned_dollars", {"state": word}, float(share.cost))
@@ -105,14 +150,11 @@ def _teams(lines: t.Sequence[LedgerLine], now: datetime) -> t.Iterator[Sample]:
 def _lives(known: FleetRecords) -> t.Iterator[_Life]:
     """Every machine once. Without the ledger only those that live, since sums without it would fall."""
     ledger = known.ledger or Ledger()
-    lines = books(ledger, known.claims, known.now, known.capabilities)
+    lines = [line for line in books(ledger, known.claims, known.now, known.capabilities) if not known.archived.holds(line)]
     written = {line.key for line in ledger.lines}
     claims = {claim.name: claim for claim in known.claims if not written & set(closing_keys(claim))}
-    pools = names(line.pool or UNKNOWN for line in lines)
-    models = names(line.model or UNKNOWN for line in lines)
-    regions = names(line.region or UNKNOWN for line in lines)
     for line in lines:
-        labels = pools[line.pool or UNKNOWN], line.cloud or UNKNOWN, models[line.model or UNKNOWN], regions[line.region or UNKNOWN]
+        labels = line.pool or UNKNOWN, line.cloud or UNKNOWN, line.model or UNKNOWN, line.region or UNKNOWN
         if line.closed and known.ledger is not None:
             yield _Life(*labels, line, None)
         elif not line.closed:

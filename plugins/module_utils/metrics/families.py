@@ -252,14 +252,6 @@ ALIASES = {
 }
 
 
-class Sample(t.NamedTuple):
-    """One series: its value, or of a histogram the values that were seen."""
-
-    name: str
-    labels: dict[str, str]
-    value: float | list[float]
-
-
 @dataclasses.dataclass
 class Cell:
     """One series of a histogram: how many values fell into each bucket (the last is above all bounds), and their sum."""
@@ -276,6 +268,18 @@ class Cell:
             self.counts[bisect.bisect_left(family.buckets, value)] += 1
             self.total += value
 
+    def plus(self, other: Cell) -> Cell:
+        """Both together; they have the same buckets."""
+        return Cell([ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)], self.total + other.total)
+
+
+class Sample(t.NamedTuple):
+    """One series: its value, or of a histogram the values that were seen, or its cell."""
+
+    name: str
+    labels: dict[str, str]
+    value: float | list[float] | Cell
+
 
 def names(found: t.Iterable[str]) -> dict[str, str]:
     """What each name is called in a label: itself, or OTHER for those beyond MOST_NAMES in their order."""
@@ -284,14 +288,25 @@ def names(found: t.Iterable[str]) -> dict[str, str]:
 
 
 def together(samples: t.Iterable[Sample]) -> list[Sample]:
-    """One sample for each series: equal ones are added up, of times the first counts."""
+    """One sample for each series: equal ones are added up, of times the first counts. A histogram whose values are known stays a list."""
     merged: dict[tuple[str, tuple[tuple[str, str], ...]], t.Any] = {}
     for name, labels, value in samples:
         key = (name, tuple(sorted(labels.items())))
         if key not in merged:
             merged[key] = list(value) if isinstance(value, list) else value
-        elif isinstance(value, list):
+        elif isinstance(value, list) and isinstance(merged[key], list):
             merged[key] += value
+        elif isinstance(value, (list, Cell)):
+            merged[key] = cell_of(name, merged[key]).plus(cell_of(name, value))
         else:
             merged[key] = min(merged[key], value) if FAMILIES[name].least else merged[key] + value
     return [Sample(name, dict(labels), value) for (name, labels), value in sorted(merged.items(), key=lambda entry: entry[0])]
+
+
+def cell_of(name: str, value: list[float] | Cell) -> Cell:
+    """The values of a histogram as its cell."""
+    if isinstance(value, Cell):
+        return value
+    cell = Cell.of(FAMILIES[name])
+    cell.add(FAMILIES[name], value)
+    return cell

@@ -18,10 +18,14 @@ import os
 import re
 import typing as t
 
+from ..core.clock import from_text, to_text
+from ..core.errors import InvalidInput
 from ..core.files import replace, state_folder
-from .families import FAMILIES, HISTOGRAM, MOST_NAMES, OTHER, Cell, Sample
+from .collect import Archived
+from .families import FAMILIES, HISTOGRAM, MOST_NAMES, OTHER, Cell, Sample, cell_of
 
 Json = dict[str, t.Any]
+ARCHIVED = "archived"  # the state of the record store with what archived lines add to the metrics
 _BASE = re.compile(r"base-(\d+)\.json")
 _FILE = re.compile(r"(?:base|journal)-(\d+)\.jsonl?")
 _CLUSTER = ("kubeconfig", "context", "cluster_id")  # options that say which cluster a run is about
@@ -134,13 +138,34 @@ def noted(samples: t.Iterable[Sample]) -> list[Json]:
     entries: list[Json] = []
     for name, labels, value in samples:
         entry: Json = {"name": name, "labels": labels}
-        if isinstance(value, list):
-            cell = Cell.of(FAMILIES[name])
-            cell.add(FAMILIES[name], value)
+        if isinstance(value, (list, Cell)):
+            cell = cell_of(name, value)
             entries.append({**entry, "counts": cell.counts, "total": cell.total})
         else:
             entries.append({**entry, "value": value})
     return entries
+
+
+def stored(archived: Archived) -> Json:
+    """For the record of what has left the ledger."""
+    return {"before": None if archived.before is None else to_text(archived.before), "samples": noted(archived.samples)}
+
+
+def read_archived(record: t.Mapping[str, t.Any]) -> Archived:
+    """The same back; nothing of an empty record. InvalidInput for what is none. A series that no family knows any more, or has with other
+    buckets, is left out."""
+    if not record:
+        return Archived()
+    try:
+        samples = [Sample(entry["name"], dict(entry["labels"]), _value(entry)) for entry in record["samples"] if _is_known(entry)]
+        return Archived(None if record["before"] is None else from_text(record["before"]), tuple(samples))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"The record {ARCHIVED} of what has left the ledger cannot be read: {error}") from error
+
+
+def _is_known(entry: Json) -> bool:
+    family = FAMILIES.get(entry["name"])
+    return family is not None and ("counts" not in entry or len(entry["counts"]) == len(family.buckets) + 1)
 
 
 def _value(entry: Json) -> float | Cell:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_archive: old closing lines leave the ledger for a file. A line is removed only after the file was read back with it."""
+"""The run of fleet_archive: old closing lines leave the ledger for a file. A line is removed only after the file was read back with it, and
+after what it adds to the metrics was recorded: their counters do not fall."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ import io
 import json
 import os
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ..core.errors import Conflict, InvalidInput
 from ..core.task import Task
+from ..metrics.collect import FleetRecords, archive
+from ..metrics.state import ARCHIVED, read_archived, stored
 from ..observe.context import Context, open_context
 from ..planner.cost.cost import closing_keys, ended_before
+from ..providers.registry import CAPABILITIES
 from ..store.records import LedgerPart, encode, ledger_key
 from ..units.values import print_time
 
@@ -49,11 +53,27 @@ def _archive(context: Context, days: int) -> dict[str, t.Any]:
     new = not os.path.exists(path)  # made even without a line, so that report.yml can name it from the first day
     if not task.check_mode and (due or new):
         _append(path, lines, task.called("path"))
+        if due:
+            _record_sums(context, before)
         for part in due:
             _remove(context, part)
     words = "would move" if task.check_mode else "moved"
     task.progress(f"  {words} {len(lines)} lines that ended before {print_time(before)} to {path}")
     return {"changed": bool(lines) or new, "lines": len(lines), "parts": len(due), "path": path}
+
+
+def _record_sums(context: Context, before: datetime) -> None:
+    """What lines that ended before this moment add to the metrics. Written in one call before the first line goes: with it they count from the
+    record and not from the ledger, wherever this run is killed."""
+    earlier = read_archived(context.store.read_state(ARCHIVED))
+    claims, damaged = context.store.claim_records()
+    now, settings = context.clock.now(), context.settings
+    known = FleetRecords(
+        tuple(claims), tuple(damaged), context.records.ledger(), context.specs, settings, now, CAPABILITIES, archived=earlier
+    )
+    later = archive(known, before)
+    if later != earlier:
+        context.store.write_state(ARCHIVED, stored(later))
 
 
 def _is_due(part: LedgerPart, closing: set[str]) -> bool:

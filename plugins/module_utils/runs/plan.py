@@ -13,7 +13,8 @@ from ..core.errors import ApiError, InvalidInput, Locked, TgpError
 from ..core.events import render
 from ..core.task import Task
 from ..kube.client import ensure_namespace
-from ..metrics.collect import FleetRecords
+from ..metrics.collect import Archived, FleetRecords
+from ..metrics.state import ARCHIVED, read_archived
 from ..model import Action, Ledger, Observation, OffersNotRead, Plan, Pool, Specs
 from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
 from ..model.reasons import ActionKind
@@ -428,15 +429,16 @@ def _note_records(context: Context) -> None:
         claims, damaged = context.store.claim_records()
         try:
             ledger: Ledger | None = context.records.ledger()
+            archived = read_archived(context.store.read_state(ARCHIVED))
         except TgpError as error:
-            ledger = None
+            ledger, archived = None, Archived()
             context.warn(f"The ledger could not be read, so the metrics lack what hangs on it: {error}")
     except TgpError as error:
         context.warn(f"The claims could not be read, so the metrics keep the last state of the machines: {error}")
         return
-    now = context.clock.now()
-    known = FleetRecords(tuple(claims), tuple(damaged), ledger, context.specs, context.settings, now, CAPABILITIES)
-    context.metrics.note_records(known)
+    specs, settings, now = context.specs, context.settings, context.clock.now()
+    records = FleetRecords(tuple(claims), tuple(damaged), ledger, specs, settings, now, CAPABILITIES, archived=archived)
+    context.metrics.note_records(records)
 
 
 # ---- what fleet_plan does besides in mode autoscale: pods and GPUs for the result and the screen

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.ledger_archive import read_archive
 from ansible_collections.tgp.gpu.plugins.module_utils.store import configmap
+from prometheus_client.parser import text_string_to_metric_families
 
 from .rig import Rig
 
@@ -37,12 +39,44 @@ def total(rig: Rig, **params: t.Any) -> str:
     return str(rig.run("report", **params)["report"]["total"])
 
 
+def counters(rig: Rig, path: Path) -> dict[str, float]:
+    """Counters and sums of machines and money, as a run writes them. They are the same wherever the lines are."""
+    call, rig.call = rig.call, lambda code, task: execute(code.SPEC, code.run, _as_reap(task), code.__name__)
+    try:
+        plan = rig.plan("reap", metrics_file=str(path))
+        rig.run("unlock", plan["run_id"], metrics_file=str(path))
+    finally:
+        rig.call = call
+    chosen = (
+        "tgp_spend_",
+        "tgp_machines_ended",
+        "tgp_launches",
+        "tgp_phase_",
+        "tgp_ready_",
+        "tgp_operator_gpu",
+        "tgp_operator_instance_launch",
+    )
+    return {
+        f"{sample.name}{sorted(sample.labels.items())}": round(sample.value, 6)
+        for family in text_string_to_metric_families(path.read_text())
+        for sample in family.samples
+        if sample.name.startswith(chosen) and not sample.name.endswith("_created")
+    }
+
+
+def _as_reap(task: Task) -> Task:
+    task.playbook = "reap"
+    return task
+
+
 def held(path: Path) -> list[str]:
     return [line["name"] for line in read_archive(str(path))]
 
 
 def test_L16_old_lines_move_and_the_report_says_the_same(old: Rig, tmp_path: Path) -> None:
-    path, whole = tmp_path / "kept" / "ledger.jsonl", total(old)
+    path, whole, prom = tmp_path / "kept" / "ledger.jsonl", total(old), tmp_path / "tgp.prom"
+    counted = counters(old, prom)
+    assert sum(value for name, value in counted.items() if name.startswith("tgp_machines_ended_total")) == 4
     before, names = old.writes(), {one["name"] for one in old.ledger()}
     rehearsed = old.run("archive", path=str(path), older_than_days=35, check=True)
     assert (rehearsed["changed"], rehearsed["lines"]) == (True, 3) and old.writes() == before and not path.exists()
@@ -54,24 +88,26 @@ def test_L16_old_lines_move_and_the_report_says_the_same(old: Rig, tmp_path: Pat
     before, text = old.writes(), path.read_text()
     again = old.run("archive", path=str(path), older_than_days=35)
     assert not again["changed"] and again["lines"] == 0 and old.writes() == before and path.read_text() == text
+    assert counters(old, prom) == counted
     old.provision()
     old.destroy()
     assert len(old.ledger()) == 2, "the ledger goes on"
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_L16_a_run_that_is_killed_loses_no_line(old: Rig, tmp_path: Path, number: int, after: bool) -> None:
-    path, whole = tmp_path / "ledger.jsonl", total(old)
+    path, whole, prom = tmp_path / "ledger.jsonl", total(old), tmp_path / "tgp.prom"
+    counted = counters(old, prom)
     with old.killed_at(number, after=after):
         old.run("archive", path=str(path), older_than_days=35)
-    assert total(old, archive=str(path)) == whole
+    assert total(old, archive=str(path)) == whole and counters(old, prom) == counted
     with path.open("a") as file:
         file.write('{"name": "tgp-half')  # a line that a killed run had begun to write
     assert total(old, archive=str(path)) == whole
     old.run("archive", path=str(path), older_than_days=35)
     assert path.read_text().count('"cost"') == len(held(path)) == 3 and len(old.ledger()) == 1
-    assert total(old, archive=str(path)) == whole
+    assert total(old, archive=str(path)) == whole and counters(old, prom) == counted
 
 
 def test_L16_a_ledger_of_files_is_archived_as_well(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ def test_S1_26_counters_are_neither_lost_nor_doubled_wherever_a_run_is_killed(
     assert measured.value("tgp_spend_dollars_total") == pytest.approx(float(bill(rig.ledger())))
 
 
-def test_a_quiet_run_with_metrics_reads_claims_and_ledger_once_more_and_writes_nothing(measured: Measured) -> None:
+def test_a_quiet_run_with_metrics_reads_claims_and_ledger_once_more_and_what_was_archived(measured: Measured) -> None:
     rig = measured.rig
     rig.provision()
     rig.reap()
@@ -191,4 +191,4 @@ def test_a_quiet_run_with_metrics_reads_claims_and_ledger_once_more_and_writes_n
 
     quiet()
     with_metrics, without = quiet(), quiet(metrics_file=None)
-    assert with_metrics - without == collections.Counter({("kubernetes", "get"): 2})
+    assert with_metrics - without == collections.Counter({("kubernetes", "get"): 3})

@@ -294,10 +294,11 @@ def dollars_by_use(lines: t.Iterable[LedgerLine], now: datetime) -> dict[str, De
     return _sums(parts(lines, None, now, "UTC"), lambda part: part.use)
 
 
-def split_by_teams(lines: t.Sequence[LedgerLine], now: datetime) -> Split | None:
-    """The split of the report of all time (L-45). None where no pod names a team: it takes longer than all other sums."""
+def split_by_teams(lines: t.Sequence[LedgerLine], now: datetime, *, always: bool = False) -> Split | None:
+    """The split of the report of all time (L-45). None where no pod names a team, since it takes longer than all other
+    sums. ``always``: also then."""
     uses = (use for line in lines if line.work is not None for span in line.work.spans for use in span.uses)
-    if not any(use.owner.team for use in uses):
+    if not always and not any(use.owner.team for use in uses):
         return None
     return split((line, piece, cost) for line in lines for piece, cost in priced(line, None, now))
 
