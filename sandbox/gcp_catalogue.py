@@ -119,6 +119,7 @@ def gcp_offer(entry: t.Mapping[str, t.Any]) -> Offer:
         stock=reader.whole("stock", 1),
         boot_seconds=reader.number("boot", 60.0),
         details={"timings": timings(reader)},
+        minimum_seconds=60,
     )
     reader.done()
     return offer

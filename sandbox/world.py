@@ -36,6 +36,7 @@ class Offer:
     boot_seconds: float
     details: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     unit_seconds: int = 1  # what is billed whole once it has begun
+    minimum_seconds: int = 0  # what is billed at least, of each power-on
 
 
 @dataclasses.dataclass
@@ -93,7 +94,7 @@ class Machine:
     def set_rate(self, now: datetime, dollars: Decimal) -> None:
         """From ``now`` on an hour costs so much, 0 = nothing. Until the first call it costs ``price_hour``.
 
-        Time is then billed to the microsecond: units of billing hold only for machines whose price never changed.
+        Time is then billed to the microsecond: units of billing and minimums hold only for machines whose price never changed.
         """
         since, before = self.rates[-1] if self.rates else (self.created, None)
         if before != dollars:
@@ -113,10 +114,13 @@ class Machine:
         return [(min(stop, end) - min(start, end), dollars) for (start, dollars), stop in zip(starts, stops, strict=True)]
 
     def billed_seconds(self, now: datetime) -> float:
-        """Seconds billed so far, at whatever price; a started unit (``offer.unit_seconds``) is billed whole."""
+        """Seconds billed so far, at whatever price; a started unit (``offer.unit_seconds``) is billed whole, and a power-on
+        costs ``offer.minimum_seconds`` at least."""
         if self.rates:
             return sum((span for span, dollars in self.bill(now) if dollars), timedelta(0)).total_seconds()
         passed = max(timedelta(0), (self.ended or now) - self.created)
+        if passed:
+            passed = max(passed, timedelta(seconds=self.offer.minimum_seconds))
         units = -(-passed // timedelta(seconds=self.offer.unit_seconds))
         return self.billed_before + units * self.offer.unit_seconds
 

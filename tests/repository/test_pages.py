@@ -92,9 +92,13 @@ def test_every_variable_and_figure_of_a_cloud_is_described() -> None:
 
 def test_L16_the_page_says_when_the_bill_of_each_cloud_begins_and_ends() -> None:
     table = page("clouds").partition("### When a bill begins and ends")[2].partition("###")[0]
-    rows = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (\d+) s \|$", table, re.MULTILINE)}
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (\d+) s(?:, at least (\d+) s)? \|$", table, re.MULTILINE)
+    }
     rented = {cloud: entry.facts for cloud, entry in ENTRIES.items() if entry.facts.rented}
     assert {cloud: int(row[2]) for cloud, row in rows.items()} == {cloud: one.billing_granularity for cloud, one in rented.items()}
+    assert {cloud: int(row[3] or 0) for cloud, row in rows.items()} == {cloud: one.billing_minimum for cloud, one in rented.items()}
     assert {cloud for cloud, row in rows.items() if row[0].startswith("`")} == {
         cloud for cloud, one in rented.items() if one.tells_start
     }

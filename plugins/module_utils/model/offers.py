@@ -75,11 +75,11 @@ class Capability:
     gets its payload. ``tags``: own marks can be set at launch; ``stamped``: they are on every machine of ours from its first moment, so that
     one without them is not ours, whatever its name. ``created_time``: its list tells when a machine was made.
     ``registration_timeout``: seconds of L-11. ``list_delay``: seconds for which a new machine may be missing from its list.
-    ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill ends
-    with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is billed.
-    ``tells_start``: its list says when the bill of a machine began. ``charges_lag``: its API tells what each machine was billed
-    (``TellsCharges`` of providers/base.py), in full so many seconds after the machine's end; None = it does not tell. ``states``: every word
-    its API has for a machine's state.
+    ``billing_granularity``: seconds; a started unit is billed whole. ``billing_minimum``: seconds that are billed at least.
+    ``billed_until_gone`` False: its documentation says that the bill ends with the accepted destroy call, not with the machine's last breath.
+    ``bills_boot`` False: until a machine runs only its disk is billed. ``tells_start``: its list says when the bill of a machine began.
+    ``charges_lag``: its API tells what each machine was billed (``TellsCharges`` of providers/base.py), in full so many seconds after the
+    machine's end; None = it does not tell. ``states``: every word its API has for a machine's state.
     ``lane_reason``: why its machines serve no other lane, a sentence for people. ``login``: the SSH user of its Ubuntu images.
     ``node_quality``: what hosts of nodes must be where nobody says anything else. ``restamps``: what of a machine that runs already can be
     changed, "name" and "marks"; empty: nothing, so that one that was made by hand cannot be marked as ours (``Restamps`` of
@@ -102,6 +102,7 @@ class Capability:
     registration_timeout: int = 1200
     list_delay: int = 0
     billing_granularity: int = 1
+    billing_minimum: int = 0
     billed_until_gone: bool = True
     bills_boot: bool = True
     tells_start: bool = False

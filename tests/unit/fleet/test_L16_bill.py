@@ -12,15 +12,23 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Attempt, Claim, Deletion, Lane, WorkRecord
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.bill import bounds, last_seen
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, ledger_line, live_line, noted, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.bill import bounds, cost, last_seen
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import (
+    between,
+    claim_cost,
+    ledger_line,
+    live_line,
+    noted,
+    read_line,
+    until,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import report
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES as REAL
 from ansible_collections.tgp.gpu.plugins.module_utils.reports.text import bill_data, bill_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import CAPABILITIES, at, claim, instance, offer
+from .build import CAPABILITIES, NOON, at, claim, instance, offer
 
 ASKED = Deletion("Empty", at("11:59"), started=at("12:00"))
 LATER = at("23:00")
@@ -88,6 +96,31 @@ def test_L16_E_worked_within_a_minute_that_is_billed_whole_nothing_is_open() -> 
     assert bounds(mine, at("12:00:11"), 60, alive=at("12:00:05")) == (Decimal("3.60"), Decimal("3.66"))
 
 
+def test_L16_E_worked_a_minute_is_billed_at_least() -> None:
+    """At $3.60 an hour: 10 s cost the minute, 60 s too, 61 s one second more. A machine that was never there costs nothing."""
+    lives = {seconds: cost(Decimal("3.60"), NOON, NOON + timedelta(seconds=seconds), 1, 60) for seconds in (0, 10, 60, 61)}
+    assert lives == dict(zip(lives, dollars(0, 60, 60, 61), strict=True))
+    assert cost(Decimal("3.60"), NOON, NOON + timedelta(seconds=10), 3600, 60) == Decimal("3.60"), "a started unit is longer"
+    mine = told("11:00:03")
+    assert bounds(mine, at("11:00:40"), alive=at("11:00:20"), minimum=60) == dollars(60, 60), "all of it lies in the minute"
+    assert bounds(mine, at("11:01:10"), alive=at("11:00:20"), minimum=60) == dollars(60, 67)
+    assert bounds(mine, at("12:00:07"), alive=at("11:59:50"), minimum=60) == dollars(3586, 3604), "as without"
+
+
+def test_L16_the_minimum_is_in_the_line_and_in_each_period() -> None:
+    """Of a machine that lived from 23:59:50 to 00:00:05 the day in which it began has the minute."""
+    assert {name: facts.billing_minimum for name, facts in REAL.items() if facts.billing_minimum} == {"gcp": 60}
+    mine = rented(launch_started=at("23:59:50"), attempts=(Attempt(at("23:59:51"), "gcp/x", "ok"),))
+    midnight = at("23:59:50") + timedelta(seconds=10)
+    record = ledger_line(mine, end=midnight + timedelta(seconds=5), minimum=60)
+    line = read_line(record)
+    assert (record["minimum"], line.minimum, line.cost, record["seconds"]) == (60, 60, Decimal("0.06"), 15)
+    assert (until(line, midnight), between(line, midnight, midnight + timedelta(days=1))) == (Decimal("0.06"), 0)
+    assert live_line(mine, at("23:59:55"), REAL["gcp"]).cost == Decimal("0.06")
+    del record["minimum"]
+    assert read_line(record).minimum == 0, "a line of an older version"
+
+
 def test_L16_a_lost_answer_leaves_ten_minutes_open() -> None:
     lost = rented(attempts=(Attempt(at("11:01"), "lambda/x", "unknown"),))
     assert bounds(lost, at("12:00"), alive=at("12:00")) == dollars(3000, 3600)
@@ -131,19 +164,20 @@ _TIMES = st.integers(0, 7200).map(lambda seconds: at("11:00") + timedelta(second
     st.integers(0, 300),
     st.lists(_TIMES, min_size=2, max_size=2, unique=True),
     st.sampled_from([1, 60, 3600]),
+    st.sampled_from([0, 60, 600]),
 )
 def test_L16_what_is_billed_between_two_calls_lies_within_the_bounds(
-    call: int, begun: int, ends: list[datetime], granularity: int
+    call: int, begun: int, ends: list[datetime], granularity: int, minimum: int
 ) -> None:
     """Wherever the provider begins within the create call, and ends between the last list that shows the machine and the first without it."""
     shown, gone = sorted(ends)
     start = at("11:00") + timedelta(seconds=min(begun, call))
     mine = rented(attempts=(Attempt(at("11:00") + timedelta(seconds=call), "lambda/x", "ok"),))
-    least, most = bounds(mine, gone, granularity, alive=shown)
+    least, most = bounds(mine, gone, granularity, alive=shown, minimum=minimum)
     for end in (shown, shown + (gone - shown) / 3, gone):
-        theirs = claim_cost(dataclasses.replace(mine, launch_started=start), max(end, start), granularity)
-        assert least <= theirs <= max(most, claim_cost(mine, start, granularity))
-    assert least <= claim_cost(mine, gone, granularity) <= most
+        theirs = claim_cost(dataclasses.replace(mine, launch_started=start), max(end, start), granularity, minimum=minimum)
+        assert least <= theirs <= max(most, claim_cost(mine, start, granularity, minimum=minimum))
+    assert least <= claim_cost(mine, gone, granularity, minimum=minimum) <= most
 
 
 # ---- what is said of it

@@ -20,12 +20,15 @@ def offer(**fields: object) -> Offer:
 
 
 @pytest.mark.parametrize(
-    ("unit", "passed", "billed"),
-    [(60, 0, 0), (60, 1, 60), (60, 60, 60), (60, 61, 120), (1, 59.2, 60), (3600, 3601, 7200)],
-)
-def test_a_started_unit_is_billed_whole(unit: int, passed: float, billed: int) -> None:
+    ("unit", "minimum", "passed", "billed"),
+    [
+        (60, 0, 0, 0), (60, 0, 1, 60), (60, 0, 60, 60), (60, 0, 61, 120), (1, 0, 59.2, 60), (3600, 0, 3601, 7200),
+        (1, 60, 0, 0), (1, 60, 10, 60), (1, 60, 60, 60), (1, 60, 60.5, 61),
+    ],
+)  # fmt: skip
+def test_a_started_unit_and_a_minimum_are_billed_whole(unit: int, minimum: int, passed: float, billed: int) -> None:
     now = SimClock().now()
-    machine = Machine("1", "lambda", "a", "a", offer(unit_seconds=unit), now)
+    machine = Machine("1", "lambda", "a", "a", offer(unit_seconds=unit, minimum_seconds=minimum), now)
     assert machine.billed_seconds(now + timedelta(seconds=passed)) == billed
     machine.ended = now + timedelta(seconds=passed)
     assert machine.cost(now + timedelta(days=3)) == Decimal("1.20") * billed / 3600

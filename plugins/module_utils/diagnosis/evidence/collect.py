@@ -112,7 +112,9 @@ class _Collector:
         findings = self.findings(claim, end)
         diagnosis = diagnose(findings)
         facts = CAPABILITIES[claim.cloud]
-        lost = claim_cost(claim, findings.now, facts.billing_granularity, bills_boot=facts.bills_boot)
+        lost = claim_cost(
+            claim, findings.now, facts.billing_granularity, bills_boot=facts.bills_boot, minimum=facts.billing_minimum
+        )
         lines = screen(
             claim.name,
             diagnosis,

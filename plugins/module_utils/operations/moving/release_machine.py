@@ -163,7 +163,12 @@ class _Release:
         context, facts = self._context, CAPABILITIES[self._claim.cloud]
         ended = dataclasses.replace(self._claim, deletion=Deletion(Finding.RELEASED, entry.time))
         line = ledger_line(
-            ended, end=entry.time, granularity=facts.billing_granularity, bills_boot=facts.bills_boot, alive=entry.time
+            ended,
+            end=entry.time,
+            granularity=facts.billing_granularity,
+            minimum=facts.billing_minimum,
+            bills_boot=facts.bills_boot,
+            alive=entry.time,
         )
         context.lock.confirm()
         context.store.ledger(line)

@@ -88,6 +88,7 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str, asked:
         booked,
         end=now,
         granularity=facts.billing_granularity,
+        minimum=facts.billing_minimum,
         bills_boot=facts.bills_boot,
         alive=asked,
     )

@@ -453,7 +453,8 @@ class _Teardown:
         ids = without_booked(self.context, self.claim)
         billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
         facts = CAPABILITIES[self.claim.cloud]
-        line = ledger_line(billed, end=end, granularity=facts.billing_granularity, bills_boot=facts.bills_boot, alive=self._alive)
+        unit, minimum, boot = facts.billing_granularity, facts.billing_minimum, facts.bills_boot
+        line = ledger_line(billed, end=end, granularity=unit, minimum=minimum, bills_boot=boot, alive=self._alive)
         if not facts.rented:  # an own machine comes again under its name: one line for each time it was on
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
             line["cost_least"] = line["cost_most"] = line["cost"]  # nobody else writes its bill

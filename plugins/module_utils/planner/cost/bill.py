@@ -19,10 +19,13 @@ from ...model import Claim
 NOTHING = Decimal(0)
 
 
-def cost(price_hour: Decimal, start: datetime, end: datetime, granularity: int = 1) -> Decimal:
-    """Dollars for a machine from ``start`` to ``end``. ``granularity`` in seconds; a started unit is billed whole."""
+def cost(price_hour: Decimal, start: datetime, end: datetime, granularity: int = 1, minimum: int = 0) -> Decimal:
+    """Dollars for a machine from ``start`` to ``end``. ``granularity`` in seconds; a started unit is billed whole, and of a machine that
+    lived at all ``minimum`` seconds at least."""
     lived = end - start
     microseconds = max(0, (lived.days * 86400 + lived.seconds) * 1_000_000 + lived.microseconds)
+    if microseconds:
+        microseconds = max(microseconds, minimum * 1_000_000)
     units = -(-microseconds // (granularity * 1_000_000))
     return price_hour * units * granularity / Decimal(3600)
 
@@ -35,16 +38,17 @@ def billed(
     granularity: int = 1,
     *,
     bills_boot: bool = True,
+    minimum: int = 0,
 ) -> Decimal:
     """Dollars of a machine at ``price`` per hour, ``disk`` of it for storage, that lived from ``life[0]`` to ``life[1]``; its GPUs ran
     between ``running``, which counts where disk and GPUs are billed apart."""
     start, end = life
     if bills_boot:
-        return cost(price, start, end, granularity)
+        return cost(price, start, end, granularity, minimum)
     disk = min(disk, price)
-    total = cost(disk, start, end, granularity)
+    total = cost(disk, start, end, granularity, minimum)
     if running[0] is not None:
-        total += cost(price - disk, running[0], min(running[1] or end, end), granularity)
+        total += cost(price - disk, running[0], min(running[1] or end, end), granularity, minimum)
     return total
 
 
@@ -57,7 +61,13 @@ _SILENT = timedelta(seconds=60)  # a Node is Ready for almost so long after its 
 
 
 def bounds(
-    claim: Claim, end: datetime, granularity: int = 1, *, bills_boot: bool = True, alive: datetime | None = None
+    claim: Claim,
+    end: datetime,
+    granularity: int = 1,
+    *,
+    bills_boot: bool = True,
+    alive: datetime | None = None,
+    minimum: int = 0,
 ) -> tuple[Decimal, Decimal]:
     """The least and the most dollars that its provider can have billed for a claim that is booked until ``end``.
 
@@ -80,8 +90,8 @@ def bounds(
         most = (max(start, claim.running_since - inexact), None if stopped is None else max(stopped, decided))
     price, disk = claim.price, claim.offer.storage_price_hour
     return (
-        billed(price, disk, (begun, ended), least, granularity, bills_boot=bills_boot),
-        billed(price, disk, (start, end), most, granularity, bills_boot=bills_boot),
+        billed(price, disk, (begun, ended), least, granularity, bills_boot=bills_boot, minimum=minimum),
+        billed(price, disk, (start, end), most, granularity, bills_boot=bills_boot, minimum=minimum),
     )
 
 

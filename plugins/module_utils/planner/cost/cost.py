@@ -21,7 +21,7 @@ from .bill import INEXACT, NOTHING, answered, billed, bounds
 HOURS_PER_DAY = 24
 
 
-def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot: bool = True) -> Decimal:
+def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot: bool = True, minimum: int = 0) -> Decimal:
     """Dollars of a claim until ``end``, the last time its machine was possibly alive. Nothing before a create call was sent.
 
     ``bills_boot`` False: the GPUs count from ``running_since`` to ``interrupted_at``, the disk all the time."""
@@ -34,6 +34,7 @@ def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot:
         (claim.running_since, claim.interrupted_at),
         granularity,
         bills_boot=bills_boot,
+        minimum=minimum,
     )
 
 
@@ -50,19 +51,21 @@ def ledger_line(
     bills_boot: bool = True,
     lives: bool = False,
     alive: datetime | None = None,
+    minimum: int = 0,
 ) -> dict[str, t.Any]:
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
     ``useful_seconds`` are those from its first work to its last idle time (or its end), 0 if no work was seen, None if that is unknown;
-    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills.
+    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity``, ``minimum`` and ``bills_boot`` say how its cloud
+    bills.
     ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known.
     ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same.
     ``attempts``, ``phases`` and ``cause`` are for counters that survive runs: see LedgerLine. ``work`` is what pods used (L-44); ``lives``: the
     machine has not ended, and pods that ran when it was last recorded still do. ``alive``: see bounds, from which
     ``cost_least`` and ``cost_most`` are; ``start_told``: its cloud says when the bill began."""
     started = claim.bill_start
-    least, most = bounds(claim, end, granularity, bills_boot=bills_boot, alive=end if lives else alive)
+    least, most = bounds(claim, end, granularity, bills_boot=bills_boot, alive=end if lives else alive, minimum=minimum)
     if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
     useful, idle = _use(claim, end)
@@ -88,7 +91,7 @@ def ledger_line(
         "traffic_price_gb_up": _text(claim.offer.traffic_price_gb_up),
         "running_since": print_time(claim.running_since) if claim.running_since else None,
         "interrupted_at": print_time(claim.interrupted_at) if claim.interrupted_at else None,
-        "cost": str(claim_cost(claim, end, granularity, bills_boot=bills_boot)),
+        "cost": str(claim_cost(claim, end, granularity, bills_boot=bills_boot, minimum=minimum)),
         "cost_least": str(least),
         "cost_most": str(most),
         "start_told": claim.billed_since is not None,
@@ -102,6 +105,7 @@ def ledger_line(
         "useful_seconds": useful,
         "idle_seconds": idle,
         "granularity": granularity,
+        "minimum": minimum,
         "bills_boot": bills_boot,
         "gpu_losses": [
             {
@@ -288,9 +292,9 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
     name = record["name"]
     if not isinstance(name, str) or not name:
         raise ValueError("it names no machine")
-    granularity = int(record.get("granularity") or 1)
+    granularity, minimum = int(record.get("granularity") or 1), int(record.get("minimum") or 0)
     cost, price, disk = (_dollars(record.get(key) or "0") for key in ("cost", "price_hour", "storage_price_hour"))
-    if "cost" not in record or granularity < 1:
+    if "cost" not in record or granularity < 1 or minimum < 0:
         raise ValueError("it says no cost")
     return LedgerLine(
         key=str(record.get("key") or name),
@@ -318,6 +322,7 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         cost_most=_told(record.get("cost_most")),
         start_told=bool(record.get("start_told")),
         granularity=granularity,
+        minimum=minimum,
         bills_boot=bool(record.get("bills_boot", True)),
         reason=str(record.get("reason") or ""),
         why=str(record.get("why") or ""),
@@ -347,8 +352,10 @@ def live_line(claim: Claim, now: datetime, capability: Capability | None) -> Led
     end = now if claim.gone_since is None else min(claim.gone_since, now)
     granularity = capability.billing_granularity if capability else 1
     bills_boot = capability.bills_boot if capability else True
+    minimum = capability.billing_minimum if capability else 0
+    lives = claim.gone_since is None
     return read_line(
-        ledger_line(claim, end=end, granularity=granularity, bills_boot=bills_boot, lives=claim.gone_since is None), closed=False
+        ledger_line(claim, end=end, granularity=granularity, bills_boot=bills_boot, lives=lives, minimum=minimum), closed=False
     )
 
 
@@ -390,7 +397,9 @@ def until(line: LedgerLine, moment: datetime) -> Decimal:
     if line.start is None or moment <= line.start:
         return NOTHING
     running = (line.running_since, line.interrupted_at)
-    formula = billed(line.price_hour, line.disk_hour, (line.start, moment), running, line.granularity, bills_boot=line.bills_boot)
+    bills_boot, minimum = line.bills_boot, line.minimum
+    life = (line.start, moment)
+    formula = billed(line.price_hour, line.disk_hour, life, running, line.granularity, bills_boot=bills_boot, minimum=minimum)
     return min(formula, line.cost)
 
 

@@ -61,6 +61,7 @@ FACTS = Capability(
     stamped=True,
     created_time=True,
     tells_start=True,
+    billing_minimum=60,
     user_data_limit=USER_DATA_LIMIT,
     user_data_stays=True,
     restamps=("marks",),  # a name is for ever
