@@ -96,6 +96,22 @@ def test_L21_an_own_machine_that_somebody_else_switched_on_is_left_alone(given_b
     assert told == ["is switched on, but not by us; it is not changed"] * given_back and not found.notices
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (InstanceState.RUNNING, "is switched on, but not by us; it is not changed"),
+        (InstanceState.PENDING, "is being switched on, but not by us; it is not changed"),
+        (InstanceState.TERMINATING, "is being switched off, but not by us; it is not changed"),
+        (InstanceState.UNKNOWN, "may be switched on: its state is unknown; it is not changed"),
+    ],
+)
+def test_L21_of_an_own_machine_nothing_is_said_that_is_not_known(state: InstanceState, words: str) -> None:
+    machine = instance("box", state, cloud="webhook", id="box", created=None)
+    wanted = specs(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("box", 1, "", ""),)),)),))
+    found = decide(seen(clouds={"webhook": CloudView((machine,), ())}), wanted)
+    assert [action.detail for action in of(found, "report")] == [words] and not deletions(found)
+
+
 def test_L12_O1_what_its_disk_costs_is_not_forgotten() -> None:
     """Where disk and GPUs are billed apart, the disk of a machine that never ran is all there is to pay."""
     lone = instance(state=InstanceState.PENDING, cloud="vast", created=at("12:00"), storage_price_hour=Decimal("0.02"))
@@ -282,6 +298,45 @@ def test_L12_O7_a_node_with_a_claim_is_its_claim_s() -> None:
 def test_L12_O8_ready_node_without_anything_is_only_reported() -> None:
     found = twice(nodes=(node(),))
     assert not deletions(found) and reports(found) == ["O8"]
+
+
+# ---- clouds that are not asked, because no document names them any more
+
+ELSEWHERE = {"tgp.io/provider": "vast", INSTANCE_ID_LABEL: "i-1"}
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_L12_O15_a_node_of_a_cloud_that_is_not_asked_is_a_problem_of_the_run(ready: bool) -> None:
+    """Its claim and its class are gone: its machine may exist and be billed, and no list of this run could show it."""
+    lone = node(ready=ready, ready_since=at("11:00"), labels=ELSEWHERE)
+    found = decide(seen(nodes=(lone,)))
+    assert not deletions(found) and reports(found) == ["O15"]
+    (problem,) = found.problems
+    assert problem.startswith(f"{lone.name}: its Node has no claim, and its machine i-1 at vast may exist and be billed"), problem
+    assert [(one.kind, one.subject) for one in found.notices] == [("orphan_found", "vast i-1")]
+    for known in (
+        {
+            "claims": (claim(cloud="vast"),),
+            "clouds": {"lambda": CloudView((), ()), "vast": CloudView((instance(cloud="vast"),), ())},
+        },
+        {"clouds": {"lambda": CloudView((), ()), "vast": CloudView(None)}},  # its list is unknown, which the run says
+        {"nodes": (dataclasses.replace(lone, labels={}),)},
+        {"nodes": (dataclasses.replace(lone, name="tgp-ffffffff-p-00001"),)},
+        {"nodes": (dataclasses.replace(lone, labels={**lone.labels, "tgp.io/provider": "webhook"}),)},  # nobody bills it
+    ):
+        told = decide(seen(**{"nodes": (lone,), **known}))
+        assert "O15" not in reports(told) and not any("may exist and be billed" in text for text in told.problems), known
+
+
+def test_L12_O15_a_machine_that_was_seen_before_its_cloud_lost_its_class_is_not_forgotten() -> None:
+    findings = {"O1|vast|i-7": at("11:00"), "O1|lambda|i-8": at("11:00"), "O7|vast|uid": at("11:00")}
+    found = decide(seen(findings=findings))
+    assert found.findings == {key: at("11:00") for key in findings if "vast" in key}
+    (warning,) = found.warnings
+    assert warning.startswith("vast i-7: seen without a claim at 2026-08-20T11:00:00Z, and vast is not asked any more"), warning
+    assert not found.problems and not deletions(found)
+    again = decide(seen(findings=findings, clouds={"lambda": CloudView((), ()), "vast": CloudView(())}))
+    assert not again.warnings and not again.findings, "its cloud does not list it"
 
 
 def test_L12_O9_offline_device_by_name_and_tag() -> None:

@@ -73,6 +73,24 @@ def test_L12a_orphan_without_a_node_of_which_no_mesh_tells_is_left_to_a_person(m
     assert [one.reason for one in of(by_name, "destroy")] == ["Manual"]
 
 
+@pytest.mark.parametrize(
+    ("devices", "goes"),
+    [((), False), (None, False), ((device("tgp-a1b2c3d4-gone-00001"),), True)],
+    ids=["the tailnet has no device of it", "the tailnet could not be read", "its device is offline"],
+)
+def test_L12a_orphan_of_a_class_that_nobody_knows_is_left_to_a_person(devices: t.Any, goes: bool) -> None:
+    """Its documents were deleted: which mesh would tell whether it is alive is unknown, unless one has a device of it."""
+    other = instance("tgp-a1b2c3d4-gone-00001", marks=STAMP)
+    found = twice(600, instances=(other,), devices=devices)
+    if goes:
+        assert [one.reason for one in of(found, "destroy")] == ["Orphan"]
+        return
+    assert {(one.kind, one.reason) for one in found.actions} == {("report", "O1")}
+    (problem,) = found.problems
+    assert "no class says which mesh tells whether it is alive" in problem and "destroy.yml -e tgp_machine=" in problem
+    assert [one.kind for one in found.notices] == ["orphan_found"]
+
+
 def test_L12a_orphan_whose_node_is_silent_goes_in_every_mesh() -> None:
     silent = node(ready=False, ready_since=at("12:00"), labels={**node().labels})
     found = twice(instances=(instance(marks=STAMP),), nodes=(silent,), mesh=MeshChoice("wireguard"))

@@ -16,6 +16,7 @@ from ...model import Action, Device, Instance, InstanceState, MeshKey, Node
 from ...model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
 from ...model.names import label_value
 from ...model.reasons import ActionKind, Finding, Reason
+from ...units.values import print_time
 from ..claims.adoption import adopt
 from ..cluster_state import Situation
 from ..plan_builder import SECOND_RUN_AFTER, Draft
@@ -144,7 +145,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         instance = orphan.instance
         rented = situation.rented(instance.cloud)
         if orphan.case != "O2" and not rented:
-            draft.report(instance.name, orphan.case, "is switched on, but not by us; it is not changed")
+            draft.report(instance.name, orphan.case, f"{_power_words(instance.state)}; it is not changed")
             continue
         if orphan.case == "O3":
             text = f"{instance.cloud} {instance.id} has no claim, and the Node of its name is not surely its own"
@@ -177,6 +178,14 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             _destroy(draft, orphan, Reason.ORPHAN, f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
 
 
+def _power_words(state: InstanceState) -> str:
+    """Of an own machine without a claim that is not off: who switched it is not known from a list, and its state may not be either."""
+    if state is InstanceState.UNKNOWN:
+        return "may be switched on: its state is unknown"
+    moving = {InstanceState.PENDING: "is being switched on", InstanceState.TERMINATING: "is being switched off"}
+    return f"{moving.get(state, 'is switched on')}, but not by us"
+
+
 def _stays(draft: Draft, orphan: Orphan, why: str) -> None:
     """A machine that another owner may use is billed until a person terminates it: each run says so and fails."""
     name = orphan.instance.name
@@ -188,13 +197,17 @@ def _stays(draft: Draft, orphan: Orphan, why: str) -> None:
 
 
 def _blind(orphan: Orphan, situation: Situation) -> str:
-    """Why nothing can say whether a machine without Node is alive (L-12a); empty where its mesh lists devices, or it answers as a service."""
+    """Why nothing can say whether a machine without Node is alive (L-12a); empty where its mesh lists devices, or it answers as a service.
+    Which mesh that is says its class. Where that is gone with its document, only a device of the machine's name does."""
     if orphan.node is not None:
         return ""
     claim = adopt(orphan.instance, None, situation)
     pool, node_class = situation.pool(claim), situation.specs.classes.get(claim.node_class)
-    if node_class is None or (pool is not None and pool.service is not None):
+    if pool is not None and pool.service is not None:
         return ""
+    if node_class is None:
+        known = any(device.hostname == orphan.instance.name for device in situation.devices or ())
+        return "" if known else "no class says which mesh tells whether it is alive"
     if node_class.mesh.backend != "tailscale":
         return {"wireguard": "a WireGuard hub does not tell whether it is alive"}.get(
             node_class.mesh.backend, "it is in no mesh that tells whether it is alive"
@@ -268,6 +281,8 @@ def remove_nodes(draft: Draft) -> None:
         if node.name in claimed or node.labels.get(PROVISIONED_LABEL) != "true":
             continue
         cloud = node.labels.get(PROVIDER_LABEL, "")
+        if _is_unasked(cloud, situation):
+            _tell_unasked(draft, node, cloud)
         if not _machine_is_gone(node, cloud, situation):
             continue
         if node.ready:
@@ -282,6 +297,26 @@ def remove_nodes(draft: Draft) -> None:
         draft.others.append(
             Action(ActionKind.DELETE_NODE, node.name, Reason.ORPHAN, "O7: no claim, no machine", target=node.name, uid=node.uid)
         )
+
+
+def _is_unasked(cloud: str, situation: Situation) -> bool:
+    """Whether it is a cloud whose machines are billed, and that this run does not ask: no document and no claim names it any more, or nothing
+    gives its credential."""
+    return cloud in situation.capabilities and situation.rented(cloud) and cloud not in situation.seen.clouds
+
+
+def _tell_unasked(draft: Draft, node: Node, cloud: str) -> None:
+    """O15: no list of this run can show the Node's machine. Each run says so and fails until a person has looked."""
+    machine = node.labels.get(INSTANCE_ID_LABEL, "")
+    where = f"{cloud} {machine}".rstrip()
+    draft.report(node.name, "O15", f"its Node has no claim, and {cloud} is not asked", target=node.name)
+    text = (
+        f"{node.name}: its Node has no claim, and its machine {f'{machine} ' if machine else ''}at {cloud} may exist and be billed: {cloud} "
+        f"is not asked, because no document names it or it has no credential. Let one run of reap.yml read a GPUNodeClass that names {cloud}, "
+        "or terminate the machine there by hand and delete the Node."
+    )
+    draft.problems.append(text)
+    draft.notice("orphan_found", where, text, cloud=cloud, id=machine, name=node.name)
 
 
 def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
@@ -387,11 +422,16 @@ def report_foreign(draft: Draft) -> None:
 
 
 def carry_over(draft: Draft) -> None:
-    """O15: a finding stays while the list that could refute it is not usable."""
+    """O15: a finding stays while the list that could refute it is not usable. A machine at a cloud that is not asked is named each time."""
     situation = draft.situation
     for key, first in situation.seen.findings.items():
-        case, cloud, *_rest = (*key.split("|"), "")
+        case, cloud, *rest = (*key.split("|"), "")
         blind = situation.nodes is None or cloud in situation.unlisted or (case == "O9" and situation.devices is None)
         unasked = cloud in situation.capabilities and cloud not in situation.seen.clouds
         if blind or unasked or (not cloud and situation.unlisted):
             draft.findings.setdefault(key, first)
+        if case in ("O1", "O4") and _is_unasked(cloud, situation):
+            draft.warnings.append(
+                f"{cloud} {''.join(rest)}: seen without a claim at {print_time(first)}, and {cloud} is not asked any more, because no document "
+                f"names it or it has no credential. It may exist and be billed: let one run of reap.yml read a GPUNodeClass that names {cloud}."
+            )
