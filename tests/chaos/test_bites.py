@@ -285,6 +285,23 @@ def test_I13_and_I24_bite_beside_a_unit_that_is_billed_whole(seconds: int, booke
         assert not endings.I13_the_bill_is_theirs(world, strict=False)[0], "nobody may have known that it was gone"
 
 
+@pytest.mark.parametrize(("least", "most", "wrong"), [
+    ("0.50", "0.50", False), ("0.49", "0.51", False), ("0.501", "0.51", True), ("0.49", "0.499", True),
+])  # fmt: skip
+def test_I13_and_I24_bite_on_bounds_that_do_not_hold(least: str, most: str, wrong: bool) -> None:
+    """Also where the amount itself is within a minute of the bill, and where nobody could know that the machine was gone."""
+    line = {
+        "ids": ["i-00001"], "name": OURS, "cost": "0.50", "cost_least": least, "cost_most": most, "price_hour": "0.50", "seconds": 3600,
+        "granularity": 60, "cause": "", "reason": "Empty", "traffic_price_gb_down": None, "traffic_price_gb_up": None,
+    }  # fmt: skip
+    offer = Offer("lambda", "gpu_1x_a10", "us-west-1", Decimal("0.50"), 1, "A10", 24576, 1, 20.0)
+    one = Machine("i-00001", "lambda", OURS, OURS, offer, NOON - timedelta(hours=1), state="terminated", ended=NOON)
+    world = t.cast(t.Any, World(one, ledger=[line]))
+    for strict in (True, False):
+        assert bool(endings.I13_the_bill_is_theirs(world, strict=strict)[0]) is wrong
+        assert bool(endings.I24_all_bills_agree(world, Decimal(0), strict=strict)) is wrong
+
+
 @pytest.mark.parametrize(("down", "up", "wrong"), [
     ("0.002", "0.004", False), ("0.004", "0.002", True), ("0.002", "0", True), (None, None, False),
 ])  # fmt: skip
@@ -293,7 +310,7 @@ def test_I24_bites_on_a_wrong_price_of_traffic(down: str | None, up: str | None,
     one = Machine("i-00001", "vast", OURS, OURS, offer, NOON - timedelta(hours=1), state="active")
     one.traffic_prices = (Decimal("0.002"), Decimal("0.004"))
     one.transfer(Decimal(30), Decimal(3))
-    line = {"ids": ["i-00001"], "cost": "0.50", "traffic_price_gb_down": down, "traffic_price_gb_up": up}
+    line = {"ids": ["i-00001"], "cost": "0.50", "price_hour": "0.50", "traffic_price_gb_down": down, "traffic_price_gb_up": up}
     problem = endings.I24_all_bills_agree(t.cast(t.Any, World(one, ledger=[line])), Decimal(0), strict=True)
     assert bool(problem) is wrong and ("per GB" in problem) is wrong, problem
 

@@ -64,6 +64,10 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
 def book(context: Context, claim: Claim, instance: Instance, reason: str, asked: datetime) -> None:
     """Write down what a machine cost until now that is not the claim's own. ``asked``: before its destroy call, when it still existed."""
     now, facts = context.clock.now(), CAPABILITIES[instance.cloud]
+    began = instance.created or claim.launch_started
+    began = (
+        None if began is None else min(began, asked)
+    )  # a mark or another clock may say a later time than that of its destroy call
     booked = dataclasses.replace(
         claim,
         cloud=instance.cloud,
@@ -74,8 +78,8 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str, asked:
             traffic_price_gb_up=None,
         ),
         ids_seen=(instance.id,),
-        launch_started=instance.created or claim.launch_started,
-        billed_since=instance.created if facts.tells_start else None,
+        launch_started=began,
+        billed_since=began if instance.created and facts.tells_start else None,
         running_since=instance.running_since or (instance.created if instance.state is InstanceState.RUNNING else None),
         interrupted_at=None,
         price_paid=claim.price_paid if instance.price_hour is None else instance.price_hour,

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import datetime, timedelta
 
 from ...model import Claim, Instance, InstanceState, Node
 from ...observe.context import Context
+from ...planner.cost.bill import last_seen
 from ...planner.cost.cost import noted
 from ...providers.registry import CAPABILITIES
 
@@ -25,12 +27,14 @@ def last_look(context: Context, claim: Claim, node: Node | None) -> Claim:
 
 
 def shown_at(context: Context, claim: Claim) -> datetime | None:
-    """When the newest list was asked for that shows its machine, before the first destroy call; None after it, or where no list does."""
+    """When the newest list was asked for that shows its machine, before the first destroy call; where that list lacks it, the last sign of life
+    that is recorded: the call itself is none. None after it, or without a list."""
     if claim.deletion is not None and claim.deletion.started is not None:
         return None
     listing = context.clients.listing(claim.cloud)
-    own = None if listing is None else _own(listing[0], claim)
-    return None if own is None or listing is None else listing[1]
+    if listing is None:
+        return None
+    return listing[1] if _own(listing[0], claim) is not None else last_seen(dataclasses.replace(claim, deletion=None))
 
 
 def _own(listed: t.Iterable[Instance] | None, claim: Claim) -> Instance | None:
