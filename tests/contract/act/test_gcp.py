@@ -28,8 +28,9 @@ QUOTAS = {"gpus_all_regions": 8, "gpus_per_region": 8}
 
 
 def build_gcp(build: Build, lane: str, *, quotas: t.Mapping[str, int] = QUOTAS, speed: float = 200.0, **pool: t.Any) -> Rig:
-    """The demo's documents with Google alone, and a pool that asks for a T4 at any price."""
-    scenario = {"speed": speed, "lambda": [], "machines": [], "gcp": {"offers": OFFERS, **quotas}}
+    """The demo's documents with Google alone, and a pool that asks for a T4 at any price. ``offers``: Google's; ``others``: those of others."""
+    google = {"offers": pool.pop("offers", OFFERS), **quotas}
+    scenario = {"speed": speed, "lambda": [], "machines": [], "gcp": google, **pool.pop("others", {})}
     requirements = {"requirements": pool.pop("requirements")} if "requirements" in pool else {}
     rig = only(build(**scenario), "gcp", template={"spec": {"lanes": [lane], **requirements}}, **pool)
     rig.demo_class["instanceRequirements"] = {**rig.demo_class.get("instanceRequirements", {}), "gpuTypes": ["T4"]}

@@ -12,10 +12,12 @@ import typing as t
 import pytest
 
 from .rig import CREATE, Rig
+from .test_gcp import OFFERS, build_gcp
 
 Build = t.Callable[..., Rig]
 TOKENS = "configmaps/tgp-state-tokens"
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
+LAMBDA = [{"type": "gpu_1x_a6000", "region": "us-south-2", "stock": 4, "boot": 20}]
 NOTED = 4  # writes until a token is made: key, the list of tokens (put, which finds none, then made), token
 
 
@@ -239,3 +241,34 @@ def test_L12_an_idle_reap_costs_one_reading_more(rig: Rig) -> None:
     rig.watcher = lambda request: seen.append(f"{request.method} {request.url.path}")
     rig.plan("reap", check=True)
     assert len([one for one in seen if TOKENS in one]) == 1 and not [one for one in seen if one.endswith("/secrets")]
+
+
+# ---- the lane of the machine that is rented in the end
+
+
+def group_of(rig: Rig) -> str:
+    """Of its one bootstrap token, which stands alone on our list of tokens and is the claim's."""
+    _status, answer = rig.api.request("GET", SECRETS)
+    (secret,) = [one for one in answer["items"] if one.get("type") == "bootstrap.kubernetes.io/token"]
+    assert secret["metadata"]["name"] == f"bootstrap-token-{rig.claim()['token_id']}" and list(rig.state("tokens")) == [
+        rig.claim()["token_id"]
+    ]
+    return base64.b64decode(secret["data"]["auth-extra-groups"]).decode()
+
+
+@pytest.mark.parametrize(
+    ("stock", "lane", "group"),
+    [(1, "talos", "system:bootstrappers:nodes"), (0, "kubelet", "system:bootstrappers:tgp")],
+    ids=["the first choice", "another lane"],
+)
+def test_L02_the_token_is_that_of_the_lane_of_the_rented_machine(build: Build, stock: int, lane: str, group: str) -> None:
+    """A Talos cluster approves every name that a token of its own group asks for, so a machine of lane kubelet must not get one."""
+    rig = build_gcp(build, "talos", offers=[{**OFFERS[1], "stock": stock}], maxHourlyPrice="2.00", others={"lambda": LAMBDA})
+    rig.training["template"]["spec"]["lanes"] = ["talos", "kubelet"]
+    rig.demo_class["providers"].append({"name": "lambda"})
+    rig.demo_class["instanceRequirements"] = {}
+    rig.rent()
+    assert (rig.claim()["lane"], rig.claim()["cloud"]) == (lane, "gcp" if stock else "lambda")
+    assert group_of(rig) == group
+    assert [one["result"] for one in rig.join()["machines"]] == ["ready"]
+    assert rig.tokens() == [] and rig.state("tokens") == {}

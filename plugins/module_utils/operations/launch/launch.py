@@ -33,7 +33,7 @@ from ...planner.scheduling.capacity import planned_gpus
 from ...providers.launch_engine import LaunchCandidate, LaunchEngine, Outcome
 from ...providers.registry import CAPABILITIES
 from ..teardown.duplicate_instances import give_back, give_back_rejected
-from .payload import Enrolment, boot_settings, enrol, payload_for
+from .payload import Enrolment, boot_settings, enrol, lane_for, of_lane, payload_for
 
 _MAX_OFFERS = 25
 _WORKERS = 96
@@ -124,6 +124,7 @@ class _Launch:
         self.shared = shared
         self._said = ""  # of the last attempt in whole: the record leaves out the words of the cloud
         self._unwritten = False  # `claim` has facts that its record has not
+        self._enrolment = Enrolment()
         paused = context.specs.paused.get(claim.pool)
         if paused is not None:
             raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
@@ -141,12 +142,13 @@ class _Launch:
                 text = f"its offers are older than {PRICE_TTL} s, and none of them is there any more; the next run plans anew"
                 self.context.progress.step(self.claim.name, "waiting", text)
                 return Launched(self.claim, "waiting", text)
-            return self._rent(offers, enrol(self.context, self.claim, self.node_class, self._write, self._keep))
+            self._enrolment = enrol(self.context, self.claim, self.node_class, self._write, self._keep)
+            return self._rent(offers)
         except _NotGivenBack as problem:
             return self._fail(str(problem))
 
-    def _rent(self, offers: t.Sequence[Offer], enrolment: Enrolment) -> Launched:
-        candidates = [LaunchCandidate(offer, functools.partial(self._prepare, offer, enrolment)) for offer in offers]
+    def _rent(self, offers: t.Sequence[Offer]) -> Launched:
+        candidates = [LaunchCandidate(offer, functools.partial(self._prepare, offer)) for offer in offers]
         try:
             outcome = self._engine().launch(candidates)
         except LaunchRefused:
@@ -216,13 +218,14 @@ class _Launch:
 
     # ---- the create call
 
-    def _prepare(self, offer: Offer, enrolment: Enrolment) -> t.Callable[[], str] | None:
+    def _prepare(self, offer: Offer) -> t.Callable[[], str] | None:
         """The create call, recorded and under the lock; None when the offer is too dear, or its cloud refuses what every claim asks for."""
         if offer.cloud in self.shared.left_alone or not self._affordable(offer):
             return None
         context = self.context
         cloud = context.clients.cloud(offer.cloud)
-        payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
+        self._enrolment = of_lane(context, self.claim, self._enrolment, lane_for(offer, self.pool), self._keep)
+        payload = payload_for(context, self.claim, offer, self.pool, self.node_class, self._enrolment)
         image = self._image(offer, payload.lane)
         if image is None:
             return None

@@ -38,12 +38,13 @@ from .wireguard_peers import tunnel_for
 
 @dataclasses.dataclass(frozen=True)
 class Enrolment:
-    """The secrets that let one machine in, once: its mesh key or its end of a tunnel, and its bootstrap token ("id.secret"). Empty = not
-    needed."""
+    """The secrets that let one machine in, once: its mesh key or its end of a tunnel, and its bootstrap token ("id.secret") of ``group``. Empty
+    = not needed."""
 
     mesh_key: str = dataclasses.field(default="", repr=False)
     tunnel: Tunnel | None = dataclasses.field(default=None, repr=False)
     token: str = dataclasses.field(default="", repr=False)
+    group: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,11 +192,29 @@ def enrol(
         keep(mesh_backend=choice.backend, mesh_key_id=key.id)
     if claim.lane is Lane.SERVICE:  # a container is not a Node: there is nothing that it could bootstrap
         return Enrolment(mesh_key=key.secret if key else "")
-    # on a rented machine the token asks for this one name and no other; a Talos machine is approved by its cluster
-    groups = bootstrap_tokens.OWN_GROUP if claim.lane is Lane.KUBELET else bootstrap_tokens.GROUPS
-    token = make_token(context, claim.name, groups)
+    enrolment = Enrolment(mesh_key=key.secret if key else "", tunnel=tunnel)
+    return _with_token(context, claim, enrolment, claim.lane, keep)
+
+
+def of_lane(context: Context, claim: Claim, enrolment: Enrolment, lane: Lane, keep: t.Callable[..., None]) -> Enrolment:
+    """The same for a machine that gets another lane than the one that was rented for first: with a token of that lane, and the former one taken
+    back."""
+    if not enrolment.token or enrolment.group == _group_of(lane):
+        return enrolment
+    take_back_all(context, claim)
+    return _with_token(context, claim, enrolment, lane, keep)
+
+
+def _with_token(context: Context, claim: Claim, enrolment: Enrolment, lane: Lane, keep: t.Callable[..., None]) -> Enrolment:
+    token = make_token(context, claim.name, _group_of(lane))
     keep(token_id=token.id)
-    return Enrolment(mesh_key=key.secret if key else "", token=token.text, tunnel=tunnel)
+    return dataclasses.replace(enrolment, token=token.text, group=_group_of(lane))
+
+
+def _group_of(lane: Lane) -> str:
+    """A Talos cluster approves whatever name a token of its group asks for. On a rented machine of lane kubelet the token asks for its own
+    name and no other."""
+    return bootstrap_tokens.OWN_GROUP if lane is Lane.KUBELET else bootstrap_tokens.GROUPS
 
 
 def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:
