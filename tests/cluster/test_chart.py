@@ -15,6 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import K
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import (
     CLAIMS,
     FEATURES,
+    NEEDS,
     NODE_CLAIMS,
     OBJECTS,
     SECRETS,
@@ -121,11 +122,15 @@ def test_each_account_has_the_rights_of_its_playbook_and_no_more(helm: Helm, val
     assert accounts
     for account in accounts:
         wanted = set()
-        for right in rights_of(account.removeprefix("tgp-gpu-"), features):
+        for right in rights_of(account.removeprefix("tgp-gpu-").replace("-", "_"), features):
             spread = places if right.namespace == "default" else [right.namespace]
             names = only if (right.resource, right.namespace) == ("secrets", SPACE) else [right.name]
             wanted |= {Right(right.verb, right.resource, right.group, place, name) for place in spread for name in names}
         assert granted(manifests, account) == wanted, account
+
+
+def test_every_playbook_with_rights_of_its_own_can_have_an_account() -> None:
+    assert SCHEMA["properties"]["rbac"]["properties"]["playbooks"]["items"]["enum"] == sorted(NEEDS)
 
 
 def test_L46_nodes_may_read_the_lease_only_where_the_guard_is_enabled(helm: Helm) -> None:
