@@ -11,9 +11,11 @@ from datetime import datetime, timezone
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.ssh_node import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.gpus.facts import GpuNodeFacts
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.gpus.facts import ClusterGpus, GpuNodeFacts
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.gpus.host_checks import host_checks
-from ansible_collections.tgp.gpu.plugins.module_utils.model import Node
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.gpus.node_checks import xid_check
+from ansible_collections.tgp.gpu.plugins.module_utils.model import GpuXids, Node
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.xids import meaning
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +79,8 @@ def test_a_node_that_is_well() -> None:
         ({"toolkit": "", "runtime": ""}, "container toolkit", "NO", "no_toolkit", "join_kubelet"),
         ({"runtime": ""}, "container toolkit", "NO", "no_runtime", "nvidia-ctk runtime configure"),
         ({"xids": f"{XID.format(79)}\n{XID.format(31)}"}, "kernel log", "NO", "xid", "XID 79: "),
-        ({"xids": XID.format(31)}, "kernel log", "warn", "xid", "faults of a program"),
+        ({"xids": XID.format(31)}, "kernel log", "warn", "xid", "XID 31: an access to a page of memory that is not there"),
+        ({"xids": "kernel: NVRM: Xid of another form"}, "kernel log", "warn", "xid", "see NVIDIA's XID catalogue"),
         ({"xids": "==unreadable"}, "kernel log", "unknown", "", UNREADABLE),
     ],
 )  # fmt: skip
@@ -86,6 +89,22 @@ def test_each_fault_is_told_with_its_remedy(parts: dict[str, str], check: str, s
     assert found[check][:2] == (state, code) and words in found[check][2], found
     others = {name: row for name, row in found.items() if name != check and not (name == "driver" and check == "nvidia-smi")}
     assert {row[0] for row in others.values()} == {"ok"}, others
+
+
+@pytest.mark.parametrize("xid", [13, 31, 48, 54, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 154, 999])
+def test_L55_the_kernel_log_says_of_an_xid_what_the_metrics_say(xid: int) -> None:
+    """One table for both: what dcgm-exporter shows and what the kernel has written."""
+    node = dataclasses.replace(NODE, xids=GpuXids({"0": (xid,)}, "", None))
+    shown = xid_check(node, ClusterGpus())
+    state, code, words = rows(answer(xids=XID.format(xid)))["kernel log"]
+    assert shown is not None and state == shown.state
+    assert meaning(xid).text in words and meaning(xid).remedy in words and meaning(xid).text in shown.seen
+
+
+def test_L55_a_broken_gpu_is_said_before_the_faults_of_programs() -> None:
+    log = "\n".join(XID.format(xid) for xid in (48, 13, 31))
+    state, _code, words = rows(answer(xids=log))["kernel log"]
+    assert state == "NO" and "XID 48: an error of two bits" in words and "XID 13" not in words and "): 48, pid" in words
 
 
 @given(st.integers(0, len(answer())))

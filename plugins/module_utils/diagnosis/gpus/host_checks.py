@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ...planner.xids import BROKEN, XidKind, XidMeaning, meaning
 from .facts import NO, OK, UNKNOWN, WARN, GpuCheck, GpuNodeFacts, HostSystem, node_check
 
 NEEDED = ("nvidia", "nvidia_uvm")  # nvidia_drm and nvidia_modeset are for displays
 _KERNEL_MODULES = re.compile(r"linux-modules-nvidia-\S+?-(\d+\.\d+\.\d+-\S+)")
 _DRIVER = re.compile(r"(?:nvidia-(?:headless|driver|dkms|kernel|utils|compute-utils)|linux-modules-nvidia)-")
-_LOST = frozenset({79, 119, 120})  # facts of NVIDIA: off the bus, GSP: the machine must be replaced
-_REPLACE = "Replace the machine. unhealthyConditions of its pool do that by themselves (docs/how_to/node_health.md)."
+_XID = re.compile(r"Xid \([^)]*\): (\d+)")
+_UNKNOWN_XID = XidMeaning(XidKind.UNKNOWN, "")
+_BY_POOL = "unhealthyConditions of its pool replace machines by themselves (docs/how_to/node_health.md)."
+_REPLACE = f"Replace the machine. {_BY_POOL}"
 _INSTALL = (
     "Rent an image that has the driver, or let the start script install it (docs/how_to/kubelet_lane.md); on a machine of your own "
     "install nvidia-headless-<branch>-server and nvidia-utils-<branch>-server, and reboot."
@@ -120,15 +123,16 @@ def _toolkit(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
 def _kernel_log(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
     if host.xids is None:
         return node_check(node, "kernel log", UNKNOWN, host.why_unread("kernel log"))
-    codes = [int(match[1]) for line in host.xids if (match := re.search(r"Xid \([^)]*\): (\d+)", line))]
-    lost = sorted(_LOST & set(codes))
-    if lost:
-        last = next(line for line in reversed(host.xids) if re.search(rf"\): {lost[-1]}\b", line))
-        return node_check(node, "kernel log", NO, f"XID {', '.join(map(str, lost))}: {last}", _REPLACE, "xid")
-    if host.xids:
-        return node_check(
-            node, "kernel log", WARN, f"{len(host.xids)} XIDs since boot, the last: {host.xids[-1]}",
-            "13 and 31 are faults of a program; 48, 63, 64, 94 and 95 are memory errors, 74 is NVLink: replace the machine if they come again.",
-            "xid",
-        )  # fmt: skip
-    return node_check(node, "kernel log", OK, "no XID since boot")
+    if not host.xids:
+        return node_check(node, "kernel log", OK, "no XID since boot")
+    lines = [(int(match[1]), line) for line in host.xids if (match := _XID.search(line))]
+    found = {xid: meaning(xid) for xid, _line in lines}
+    broken = [xid for xid in sorted(found) if found[xid].kind in BROKEN]
+    named = broken or sorted(found)
+    last = next((line for xid, line in reversed(lines) if xid in named), host.xids[-1])
+    told = "; ".join(f"XID {xid}: {found[xid].text}" for xid in named) or "an XID of unknown form"
+    seen = f"{told}; {len(host.xids)} XIDs since boot, of these the last: {last}"
+    remedy = " ".join(dict.fromkeys(found[xid].remedy for xid in named)) or _UNKNOWN_XID.remedy
+    if broken:
+        return node_check(node, "kernel log", NO, seen, f"{remedy} The log keeps it until the next boot. {_BY_POOL}", "xid")
+    return node_check(node, "kernel log", WARN, seen, remedy, "xid")

@@ -277,8 +277,8 @@ def _gpus(node: GpuNodeFacts, cluster: ClusterGpus) -> GpuCheck:
     if shown < capacity:
         return node_check(
             node, "GPUs", NO, f"{shown} of {capacity} are allocatable: the plugin calls the others unhealthy",
-            "Read the kernel's log for XID (79, 119, 120: replace the machine). The plugin's pod must be restarted before it counts a GPU as "
-            "healthy again.",
+            "Read the kernel's log for XIDs: docs/how_to/node_health.md says which mean a broken machine. The plugin's pod must be restarted "
+            "before it counts a GPU as healthy again.",
             "gpus_unhealthy",
         )  # fmt: skip
     if sharing.problem:
