@@ -19,8 +19,8 @@ from ..observe.context import Context, open_context
 from ..observe.gather import gather
 from ..observe.gpu_metrics import asks_for_gpu_metrics, gpu_facts
 from ..planner.cluster_state import Situation
-from ..planner.cost.budgets import Purse, open_purses, outlook
-from ..planner.cost.cost import add_up, books, closing_keys, live_line, read_ledger
+from ..planner.cost.budgets import Purse, Purses, open_purses, outlook
+from ..planner.cost.cost import add_up, books, closing_keys, live_cost, read_ledger
 from ..planner.cost.price_history import break_even_rows
 from ..planner.garbage_collection.ownership import Ownership, ownership_of
 from ..planner.garbage_collection.stopped_machines import stopped_rows
@@ -143,13 +143,13 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     ]
     unknown = [*_unknown(context, observation, ledger), *unclear]
     claims = tuple(every.claims.values())
-    money = spending(context, ledger, claims, now)
+    purses = open_purses(context.specs, context.settings, ledger, claims, now, CAPABILITIES)
+    money = spending(context, ledger, claims, now, purses)
     drawn = context.records.generations()
     store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
     foreign = [{"name": instance.name, "cloud": instance.cloud, "id": instance.id, "why": why} for instance, why in every.foreign]
     pauses = Pauses((*observation.pauses, *context.specs.pauses), context.specs.described)
     paused = paused_pools(pauses, context.specs, claims)
-    purses = open_purses(context.specs, context.settings, ledger, claims, now, CAPABILITIES)
     known = Known(context.specs, observation, claims, purses, {pool.pool: pool for pool in paused}, CAPABILITIES)
     rows = [row for row in pool_rows(known) if chosen is None or row["name"] in chosen.keys]
     named = {row["node_class"] for row in rows}
@@ -333,7 +333,7 @@ class _View:
             instance_id=claim.instance_id,
             price=claim.price,
             started=claim.launch_started,
-            cost=live_line(claim, now, CAPABILITIES.get(claim.cloud)).cost,
+            cost=live_cost(claim, now, CAPABILITIES.get(claim.cloud)),
             pool=claim.pool,
             node_class=claim.node_class,
             lane=claim.lane.value,
@@ -420,14 +420,18 @@ def _duration(seconds: float) -> str:
 # ---- what status says about money: now, today, this month, the budgets, and when buying would have paid (L-16, S1-07)
 
 
-def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim], now: datetime) -> dict[str, t.Any]:
-    """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least"."""
+def spending(
+    context: Context, ledger: Ledger | None, claims: t.Sequence[Claim], now: datetime, purses: Purses | None = None
+) -> dict[str, t.Any]:
+    """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least". ``purses``: the budgets,
+    where they are open already."""
     context.task.read("time_zone", calendar.zone)
     purchase = context.task.read("purchase_price", parse_money)
     zone = context.task.params.get("time_zone") or "UTC"
     lines = books(ledger or Ledger(), claims, now, CAPABILITIES)
     forecast = outlook(lines, claims, now, zone)
-    purses = open_purses(context.specs, context.settings, ledger, claims, now, CAPABILITIES)
+    if purses is None:
+        purses = open_purses(context.specs, context.settings, ledger, claims, now, CAPABILITIES)
     return {
         "hour": print_money(forecast.hour),
         "today": {"key": forecast.day_key, "spent": print_money(forecast.day), "forecast": print_money(forecast.day_forecast)},

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import (
     between,
     claim_cost,
     ledger_line,
+    live_cost,
     live_line,
     noted,
     read_line,
@@ -119,6 +120,14 @@ def test_L16_the_minimum_is_in_the_line_and_in_each_period() -> None:
     assert live_line(mine, at("23:59:55"), REAL["gcp"]).cost == Decimal("0.06")
     del record["minimum"]
     assert read_line(record).minimum == 0, "a line of an older version"
+
+
+@pytest.mark.parametrize("cloud", ["lambda", "gcp", "vast", "nobody"])
+@pytest.mark.parametrize("facts", [{}, {"gone_since": at("11:30")}, {"running_since": at("11:10")}, {"launch_started": None}])
+def test_L16_the_cost_of_a_machine_that_lives_is_that_of_its_line(cloud: str, facts: dict[str, t.Any]) -> None:
+    mine = rented(deletion=None, offer=offer("3.60", storage_price_hour=Decimal("0.36")), **facts)
+    for now in (at("11:00:20"), at("12:00:07")):
+        assert live_cost(mine, now, REAL.get(cloud)) == live_line(mine, now, REAL.get(cloud)).cost
 
 
 def test_L16_a_lost_answer_leaves_ten_minutes_open() -> None:

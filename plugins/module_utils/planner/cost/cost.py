@@ -349,7 +349,7 @@ def _loss(record: t.Mapping[str, t.Any]) -> GpuLoss:
 
 def live_line(claim: Claim, now: datetime, capability: Capability | None) -> LedgerLine:
     """A machine that is still recorded, as if its line were written now."""
-    end = now if claim.gone_since is None else min(claim.gone_since, now)
+    end = _lived_until(claim, now)
     granularity = capability.billing_granularity if capability else 1
     bills_boot = capability.bills_boot if capability else True
     minimum = capability.billing_minimum if capability else 0
@@ -357,6 +357,19 @@ def live_line(claim: Claim, now: datetime, capability: Capability | None) -> Led
     return read_line(
         ledger_line(claim, end=end, granularity=granularity, bills_boot=bills_boot, lives=lives, minimum=minimum), closed=False
     )
+
+
+def live_cost(claim: Claim, now: datetime, capability: Capability | None) -> Decimal:
+    """The cost of this line, without the rest of it."""
+    end = _lived_until(claim, now)
+    if capability is None:
+        return claim_cost(claim, end)
+    unit, minimum = capability.billing_granularity, capability.billing_minimum
+    return claim_cost(claim, end, unit, bills_boot=capability.bills_boot, minimum=minimum)
+
+
+def _lived_until(claim: Claim, now: datetime) -> datetime:
+    return now if claim.gone_since is None else min(claim.gone_since, now)
 
 
 def books(
