@@ -162,6 +162,30 @@ def invalid_launch(cloud: str, problem: str, remedy: str = "") -> errors.LaunchR
     return errors.LaunchRefused(f"{cloud}: {problem}.", reason="invalid", remedy=remedy, cloud=cloud)
 
 
+def check_settings(cloud: str, service: str, request: LaunchRequest, known: t.Collection[str]) -> None:
+    """LaunchRefused for settings of the class that are not among the ``known`` ones. ``service``: the provider's own name, for the remedy."""
+    if unknown := sorted(set(request.settings) - set(known)):
+        raise invalid_launch(cloud, f"unknown setting {', '.join(unknown)}", f"{service} knows {', '.join(sorted(known))}.")
+
+
+def check_price(cloud: str, request: LaunchRequest) -> None:
+    """LaunchRefused for an offer that costs more per hour than the request allows. A price that is not known passes: whether it may be
+    launched was decided when the offer was chosen."""
+    price, limit = request.offer.price_hour, request.max_price_hour
+    if limit is not None and price is not None and price > limit:
+        raise invalid_launch(cloud, f"{request.offer.id} costs {price} $/h, more than {limit}", "Raise the limit.")
+
+
+def check_talos_image(cloud: str, service: str, request: LaunchRequest, setting: str) -> None:
+    """LaunchRefused for a machine with Talos whose class names no image in ``setting``: the provider has none of its own."""
+    if wants_talos(request) and not request.settings.get(setting):
+        raise invalid_launch(
+            cloud,
+            f"{service} has no image of Talos, and the class names none",
+            f"images.yml makes one, for the setting {setting}; with imagePolicy the run itself does. Or use lane kubelet.",
+        )
+
+
 def mounts_of(cloud: str, request: LaunchRequest, volumes: t.Callable[[], t.Sequence[Volume]]) -> list[tuple[Volume, str]]:
     """The volumes of a request with their paths. LaunchRefused, before anything is sent, for one that is not in the offer's region; what
     ``volumes`` raises where the account cannot be asked."""

@@ -11,7 +11,15 @@ import uuid
 
 from ...core import errors
 from ...model import LaunchRequest
-from ..base import certainly_not_made, invalid_launch, launch_error, wants_talos
+from ..base import (
+    certainly_not_made,
+    check_price,
+    check_settings,
+    check_talos_image,
+    invalid_launch,
+    launch_error,
+    wants_talos,
+)
 from ..disk_images import POLICY_SETTING
 from .machine_types import ALL_REGIONS, ATTACHED, LEAST_DISK, disk_type, parted, region_of
 from .records import MANAGED, labels_of
@@ -62,8 +70,7 @@ _ASK = "Ask for more under IAM & Admin > Quotas & System Limits in the Google Cl
 def check_request(request: LaunchRequest) -> None:
     """LaunchRefused for what Google would refuse anyway (or worse, would not)."""
     offer, settings = request.offer, request.settings
-    if unknown := sorted(set(settings) - set(SETTINGS)):
-        raise invalid(f"unknown setting {', '.join(unknown)}", f"Google knows {', '.join(sorted(SETTINGS))}.")
+    check_settings("gcp", "Google", request, SETTINGS)
     if request.container is not None or request.environment:
         raise invalid("a machine takes user data only, no container and no variables", "Use lane kubelet or talos.")
     if not _NAME.fullmatch(request.name):
@@ -79,16 +86,11 @@ def check_request(request: LaunchRequest) -> None:
     wanted = settings.get("zones")
     if wanted and not {offer.cloud_region, region_of(offer.cloud_region)} & set(wanted):
         raise invalid(f"{offer.id} is not in the zones {', '.join(wanted)} that the class wants", "Change the setting zones.")
-    if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
-        raise invalid(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", "Raise the limit.")
+    check_price("gcp", request)
     size = len((request.user_data or "").encode())
     if size > USER_DATA_LIMIT:
         raise invalid(f"the user data has {size} bytes, and {USER_DATA_LIMIT} are taken at most", "Make the payload smaller.")
-    if wants_talos(request) and not settings.get("talosImage"):
-        raise invalid(
-            "Google has no image of Talos, and the class names none",
-            "images.yml makes one, for the setting talosImage; with imagePolicy the run itself does. Or use lane kubelet.",
-        )
+    check_talos_image("gcp", "Google", request, "talosImage")
 
 
 def request_id(project: str, request: LaunchRequest) -> str:

@@ -28,6 +28,8 @@ from ..base import (
     Wanted,
     Warn,
     certainly_not_made,
+    check_price,
+    check_settings,
     invalid_launch,
     launch_error,
     mounts_of,
@@ -214,14 +216,12 @@ class LambdaCloud(NothingBeside):
     def _launch_body(self, request: LaunchRequest) -> dict[str, t.Any]:
         """The request, or LaunchRefused for what Lambda would refuse anyway (or worse, would not)."""
         offer, settings = request.offer, request.settings
-        if unknown := sorted(set(settings) - set(SETTINGS)):
-            raise _invalid(f"unknown setting {', '.join(unknown)}", f"Lambda knows {', '.join(sorted(SETTINGS))}.")
+        check_settings("lambda", "Lambda", request, SETTINGS)
         if not _HOSTNAME.fullmatch(request.name):
             raise _invalid(f"{request.name!r} is not a host name", "Use at most 63 lower-case letters, digits and dashes.")
         if not offer.cloud_region:
             raise _refused(f"lambda: {offer.instance_type} is sold out in every region.", "capacity")
-        if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
-            raise _invalid(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", "Raise the limit.")
+        check_price("lambda", request)
         if request.user_data is not None and len(request.user_data.encode()) > (FACTS.user_data_limit or 0):
             size = len(request.user_data.encode())
             raise _invalid(f"the user data has {size} bytes, Lambda takes {FACTS.user_data_limit}", "Make the payload smaller.")

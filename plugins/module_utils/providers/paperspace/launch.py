@@ -11,7 +11,7 @@ import typing as t
 
 from ...core import errors
 from ...model import LaunchRequest
-from ..base import certainly_not_made, invalid_launch, launch_error
+from ..base import certainly_not_made, check_price, check_settings, invalid_launch, launch_error
 from .api import answered
 from .records import Template
 from .types import NVLINK, disk_step, short_region
@@ -40,8 +40,7 @@ _REASONS = {400: "invalid", 403: "auth", 404: "invalid", 405: "invalid", 409: "c
 def check_request(request: LaunchRequest) -> None:
     """LaunchRefused for what Paperspace would refuse anyway (or worse, would not)."""
     offer, settings = request.offer, request.settings
-    if unknown := sorted(set(settings) - set(SETTINGS)):
-        raise invalid(f"unknown setting {', '.join(unknown)}", f"Paperspace knows {', '.join(sorted(SETTINGS))}.")
+    check_settings("paperspace", "Paperspace", request, SETTINGS)
     if request.container is not None or request.environment:
         raise invalid("a machine takes a startup script only, no container and no variables", "Use lane kubelet.")
     if not _NAME.fullmatch(request.name):
@@ -50,8 +49,7 @@ def check_request(request: LaunchRequest) -> None:
         raise invalid("it sells no spot machines", "Allow offers on demand.")
     if settings.get("region") and short_region(offer.cloud_region) != settings["region"]:
         raise invalid(f"{offer.id} is not in the region {settings['region']} that the class wants", "Change the setting region.")
-    if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
-        raise invalid(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", "Raise the limit.")
+    check_price("paperspace", request)
     size = len((request.user_data or "").encode())
     if size > SCRIPT_LIMIT:
         raise invalid(f"the startup script has {size} bytes, Paperspace takes {SCRIPT_LIMIT}", "Make the payload smaller.")

@@ -12,7 +12,7 @@ import typing as t
 from ...core import errors
 from ...model import LaunchRequest
 from ...planner.offers.requirements import gigabytes
-from ..base import certainly_not_made, invalid_launch, launch_error
+from ..base import certainly_not_made, check_price, check_settings, invalid_launch, launch_error
 from .api import is_problem
 from .records import COMMUNITY, SECURE, Kind, stamp
 
@@ -44,8 +44,7 @@ _REASONS = {402: "balance", 404: "invalid", 405: "invalid", 409: "conflict", 410
 def pod_body(request: LaunchRequest, tiers: t.Collection[str]) -> dict[str, t.Any]:
     """The request, or LaunchRefused for what RunPod would refuse anyway (or worse, would not)."""
     offer, settings, container = request.offer, request.settings, request.container
-    if unknown := sorted(set(settings) - set(SETTINGS)):
-        raise invalid(f"unknown setting {', '.join(unknown)}", f"RunPod knows {', '.join(sorted(SETTINGS))}.")
+    check_settings("runpod", "RunPod", request, SETTINGS)
     kind = Kind.read(offer.instance_type)
     if kind is None:
         raise invalid(f"{offer.instance_type!r} names no GPU, count and tier", "Take the offer from this cloud's own list.")
@@ -60,8 +59,7 @@ def pod_body(request: LaunchRequest, tiers: t.Collection[str]) -> dict[str, t.An
     image = (container.image if container else "") or settings.get("image")
     if not image:
         raise invalid("no image is named", "Name one in the pool's service, or in the setting image of the class.")
-    if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
-        raise invalid(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", "Raise the limit.")
+    check_price("runpod", request)
     variables = {**(container.environment if container else {}), **stamp(request.name, request.marks)}
     if len(variables) > _MOST_VARIABLES:
         raise invalid(f"{len(variables)} environment variables are too many, RunPod takes {_MOST_VARIABLES}", "Set fewer.")

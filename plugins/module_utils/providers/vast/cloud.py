@@ -24,7 +24,21 @@ from ...core.http import Api
 from ...core.rate_limit import RetryPolicy
 from ...model import Capability, Carrier, Charge, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...units.values import print_money
-from ..base import EVERYTHING, Cloud, CloudCheck, Entry, NothingBeside, Wanted, Warn, once, readable, silent, text_option, walk
+from ..base import (
+    EVERYTHING,
+    Cloud,
+    CloudCheck,
+    Entry,
+    NothingBeside,
+    Wanted,
+    Warn,
+    check_settings,
+    once,
+    readable,
+    silent,
+    text_option,
+    walk,
+)
 from .api import GONE, VastApi
 from .choice import NODE_QUALITY
 from .launch import VM_IMAGE, body_of, outcome, refused
@@ -247,8 +261,7 @@ class VastCloud(NothingBeside):
         self._turn.taken = True
 
     def launch(self, request: LaunchRequest) -> str:
-        if unknown := sorted(set(request.settings) - set(SETTINGS)):
-            raise refused(f"unknown setting {', '.join(unknown)}", remedy=f"Vast.ai knows {', '.join(sorted(SETTINGS))}.")
+        check_settings("vast", "Vast.ai", request, SETTINGS)
         ask = request.offer.id.removesuffix(BID)
         if not _NUMBER.fullmatch(ask):
             raise refused(f"{request.offer.id!r} is not an offer of Vast.ai")

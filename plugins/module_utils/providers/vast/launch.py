@@ -15,7 +15,7 @@ from decimal import ROUND_DOWN, Decimal
 from ...core import errors
 from ...model import Container, Lane, LaunchRequest
 from ...planner.offers.requirements import gigabytes
-from ..base import certainly_not_made, launch_error
+from ..base import certainly_not_made, check_price, launch_error
 from .records import MARKS, variable
 
 VM_IMAGES = "docker.io/vastai/kvm:"
@@ -56,8 +56,7 @@ def body_of(request: LaunchRequest) -> dict[str, t.Any]:
     offer = request.offer
     if not _LABEL.fullmatch(request.name):
         raise refused(f"{request.name!r} cannot be a label", remedy="Use at most 60 letters, digits, dashes, dots and colons.")
-    if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
-        raise refused(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", remedy="Raise the limit.")
+    check_price("vast", request)
     _check_host(request)
     special = _virtual_machine(request) if request.container is None else _container(request.container)
     own = special.pop("env")

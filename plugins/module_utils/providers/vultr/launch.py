@@ -11,7 +11,7 @@ import typing as t
 
 from ...core import errors
 from ...model import LaunchRequest
-from ..base import certainly_not_made, invalid_launch, launch_error, wants_talos
+from ..base import certainly_not_made, check_price, check_settings, check_talos_image, invalid_launch, launch_error
 from ..disk_images import POLICY_SETTING
 from .api import answered, own_words
 from .plans import gpus_of
@@ -60,8 +60,7 @@ _REASONS = {
 def check_request(request: LaunchRequest) -> None:
     """LaunchRefused for what Vultr would refuse anyway (or worse, would not)."""
     offer, settings = request.offer, request.settings
-    if unknown := sorted(set(settings) - set(SETTINGS)):
-        raise invalid(f"unknown setting {', '.join(unknown)}", f"Vultr knows {', '.join(sorted(SETTINGS))}.")
+    check_settings("vultr", "Vultr", request, SETTINGS)
     if request.container is not None or request.environment:
         raise invalid("a machine takes user data only, no container and no variables", "Use lane kubelet or talos.")
     if not _NAME.fullmatch(request.name):
@@ -77,16 +76,11 @@ def check_request(request: LaunchRequest) -> None:
         raise invalid(
             f"{offer.id} is not in the regions {', '.join(settings['regions'])} that the class wants", "Change the setting regions."
         )
-    if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
-        raise invalid(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", "Raise the limit.")
+    check_price("vultr", request)
     size = len((request.user_data or "").encode())
     if size > USER_DATA_LIMIT:
         raise invalid(f"the user data has {size} bytes, and {USER_DATA_LIMIT} are sent at most", "Make the payload smaller.")
-    if wants_talos(request) and not settings.get("snapshotId"):
-        raise invalid(
-            "Vultr has no image of Talos, and the class names none",
-            "images.yml makes one, for the setting snapshotId; with imagePolicy the run itself does. Or use lane kubelet.",
-        )
+    check_talos_image("vultr", "Vultr", request, "snapshotId")
 
 
 def machine_body(request: LaunchRequest, image: t.Mapping[str, t.Any], group: str) -> dict[str, t.Any]:
