@@ -14,12 +14,13 @@ import typing as t
 
 from ..core.errors import ApiError, InvalidInput
 from ..core.task import Task
-from ..kube.client import Kube, ensure_namespace
+from ..kube.client import Kube
 from ..model import Claim
-from ..observe.context import open_context
+from ..observe.context import Context
 from ..store.open_store import Store, claim_store, ledger_place
-from ..store.run_lock import Keeper, held
+from ..store.run_lock import Keeper
 from ..units.values import print_time
+from .locked_run import locked_run
 
 _IN_CLUSTER = {"cluster": "crd", "crd": "cluster"}
 
@@ -35,15 +36,15 @@ def move_run(task: Task) -> dict[str, t.Any]:
         )
     if source == target:
         raise InvalidInput(f"The claims would be moved from {source} to {target}.", remedy="Give two different stores.")
-    context = open_context(task, documents_required=False)
-    try:
-        if task.check_mode:
-            return _Move(task, context.kube, source, target).run(writes=False)
-        ensure_namespace(context.kube)
-        with held(task, context.kube, context.run_id, context.cluster_id) as lock, Keeper(lock, context.clock):
-            return _Move(task, context.kube, source, target).run(writes=True)
-    finally:
-        context.close()
+    return locked_run(task, lambda context, writes: _move(context, source, target, writes=writes), documents_required=False)
+
+
+def _move(context: Context, source: str, target: str, *, writes: bool) -> dict[str, t.Any]:
+    move = _Move(context.task, context.kube, source, target)
+    if not writes:
+        return move.run(writes=False)
+    with Keeper(context.lock, context.clock):  # reading every claim back may take longer than the lock lasts
+        return move.run(writes=True)
 
 
 class _Move:

@@ -9,29 +9,17 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..core.task import Task
-from ..kube.client import ensure_namespace
 from ..model import Claim, DamagedClaim
-from ..observe.context import Context, open_context
+from ..observe.context import Context
 from ..planner.finalizers import releases
-from ..store.run_lock import held
+from .locked_run import locked_run
 from .persist_plan import write_finalizers
 
 
 def release_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_release. A run in progress ends first, because it would set finalizers again."""
     task.params["documents_from_cluster"] = True
-    context = open_context(task, documents_required=False)
-    try:
-        if task.check_mode:
-            return _release(context, writes=False)
-        ensure_namespace(context.kube)
-        with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
-            result = _release(context, writes=True)
-        if context.metrics is not None:
-            context.metrics.leaves = True
-        return result
-    finally:
-        context.close()
+    return locked_run(task, lambda context, writes: _release(context, writes=writes), documents_required=False)
 
 
 def _release(context: Context, *, writes: bool) -> dict[str, t.Any]:
@@ -57,6 +45,8 @@ def _release(context: Context, *, writes: bool) -> dict[str, t.Any]:
         task.progress(f"  {change.one.place}: {'its finalizer is removed' if writes else 'its finalizer would be removed'}.")
     if problems:
         raise InvalidInput("Not every finalizer could be removed.", problems=problems)
+    if writes and context.metrics is not None:
+        context.metrics.leaves = True
     return {
         "changed": bool(wanted),
         "objects": [change.one.place for change in wanted],

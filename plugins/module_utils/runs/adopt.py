@@ -14,12 +14,12 @@ from ..core.errors import InvalidInput
 from ..core.events import render
 from ..core.task import Task
 from ..model import Observation
-from ..observe.context import Context, open_context
+from ..observe.context import Context
 from ..observe.gather import gather
+from ..operations.locked_run import locked_run
 from ..planner.garbage_collection.ownership import Store, claimed, ids_of, owner_of
 from ..providers.registry import CAPABILITIES
 from ..store.records import encode
-from ..store.run_lock import held
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLUMNS = {
@@ -47,14 +47,7 @@ def adopt_generation(task: Task) -> dict[str, t.Any]:
         raise InvalidInput(
             f"{task.called('generation')} must be a UUID in lower case, got {wanted!r}.", remedy="Run without it: they are listed."
         )
-    context = open_context(task)
-    try:
-        if wanted is None or task.check_mode:
-            return _adopt(context, wanted, writes=False)
-        with held(task, context.kube, context.run_id, context.cluster_id):
-            return _adopt(context, wanted, writes=True)
-    finally:
-        context.close()
+    return locked_run(task, lambda context, writes: _adopt(context, wanted, writes=writes), apply=wanted is not None)
 
 
 def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t.Any]:

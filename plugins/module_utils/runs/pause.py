@@ -9,12 +9,11 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..core.task import Task
-from ..kube.client import ensure_namespace
 from ..model import Pause
-from ..observe.context import Context, open_context
+from ..observe.context import Context
+from ..operations.locked_run import locked_run
 from ..planner.pauses import ALL, CLASS, POOL, Pauses, changed, paused_lines, paused_pools, paused_rows, sentence, written
 from ..store.records import encode
-from ..store.run_lock import held
 
 _RESUMED = "resumed"
 
@@ -23,15 +22,7 @@ def pause_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_pause. A run in progress ends first: when this one has ended, none acts that does not know of the pause."""
     if task.params["state"] == _RESUMED and task.params["reason"] is not None:
         raise InvalidInput("A reason is that of a pause.", remedy=f"Leave {task.called('reason')} out to resume.")
-    context = open_context(task, documents_required=False)
-    try:
-        if task.check_mode:
-            return _change(context, writes=False)
-        ensure_namespace(context.kube)
-        with held(task, context.kube, context.run_id, context.cluster_id):
-            return _change(context, writes=True)
-    finally:
-        context.close()
+    return locked_run(task, lambda context, writes: _change(context, writes=writes), documents_required=False)
 
 
 def _change(context: Context, *, writes: bool) -> dict[str, t.Any]:

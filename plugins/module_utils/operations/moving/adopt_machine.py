@@ -14,19 +14,18 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.task import Task
-from ...kube.client import ensure_namespace
 from ...model import Claim, Instance, Node, Observation, Pool
 from ...model.names import draw
-from ...observe.context import Context, open_context
+from ...observe.context import Context
 from ...observe.gather import gather
 from ...planner.claims import moving
 from ...planner.claims.moving import Arrival
 from ...planner.cluster_state import Situation
 from ...planner.provisioning.registration import deadline, drift
 from ...providers.registry import CAPABILITIES, ENTRIES, canonical_cloud, cloud_suggestions
-from ...store.run_lock import held
 from ...units.values import print_time
 from ..join.node_sync import Drifted, repair_all
+from ..locked_run import locked_run
 from .stamp import Stamp, stamp_of_claim
 
 
@@ -87,7 +86,7 @@ def adopt_machine(task: Task) -> dict[str, t.Any]:
             f"{task.called('generation')} takes over all machines of a store, and {task.called('id')} means one. Give one of them."
         )
     wanted = Wanted(params["pool"], cloud_of(task, params["provider"]), params["id"].strip(), (params["node"] or "").strip())
-    return under_lock(task, lambda context, writes: _adopt(context, wanted, writes=writes), apply=bool(params["apply"]))
+    return locked_run(task, lambda context, writes: _adopt(context, wanted, writes=writes), apply=bool(params["apply"]))
 
 
 def cloud_of(task: Task, name: str) -> str:
@@ -100,20 +99,6 @@ def cloud_of(task: Task, name: str) -> str:
             remedy=f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(ENTRIES)}.",
         )
     return found
-
-
-def under_lock(task: Task, work: t.Callable[[Context, bool], dict[str, t.Any]], *, apply: bool) -> dict[str, t.Any]:
-    """``work`` in an open context. With ``apply`` it may write, and has the run lock; in check mode and without ``apply`` it may not."""
-    context = open_context(task)
-    try:
-        if not apply or task.check_mode:
-            return work(context, False)
-        ensure_namespace(context.kube)
-        with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
-            context.refresh()
-            return work(context, True)
-    finally:
-        context.close()
 
 
 def _adopt(context: Context, wanted: Wanted, *, writes: bool) -> dict[str, t.Any]:

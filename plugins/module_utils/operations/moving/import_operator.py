@@ -20,7 +20,8 @@ from ...planner.claims.imports import ImportRow, Installation, candidates
 from ...planner.claims.moving import IMPORTED
 from ...planner.cluster_state import Situation
 from ...providers.registry import CAPABILITIES, canonical_cloud
-from .adopt_machine import Examined, Step, Wanted, carry_out, examine_all, under_lock
+from ..locked_run import locked_run
+from .adopt_machine import Examined, Step, Wanted, carry_out, examine_all
 from .tgp_operator import read
 
 _COLUMNS = {
@@ -46,7 +47,7 @@ def import_operator(task: Task) -> dict[str, t.Any]:
             "does not belong to it. Leave it out.",
             remedy="adopt.yml adopts one machine.",
         )
-    return under_lock(task, lambda context, writes: _import(context, writes=writes), apply=bool(task.params["apply"]))
+    return locked_run(task, lambda context, writes: _import(context, writes=writes), apply=bool(task.params["apply"]))
 
 
 def _import(context: Context, *, writes: bool) -> dict[str, t.Any]:

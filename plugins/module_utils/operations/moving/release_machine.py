@@ -13,21 +13,20 @@ import typing as t
 
 from ...core.errors import InvalidInput
 from ...core.task import Task
-from ...kube.client import ensure_namespace
 from ...kube.nodes import advertise, change
 from ...model import Claim, Deletion, HandedOut, Instance, Node
 from ...model.labels import PLUGIN_CONFIG_LABEL, POWER_LIMIT_LABEL
 from ...model.reasons import Finding
 from ...model.resources import NEUTRAL_GPU
-from ...observe.context import Context, open_context
+from ...observe.context import Context
 from ...observe.gather import gather
 from ...planner.claims import moving
 from ...planner.cluster_state import Situation
 from ...planner.cost.cost import ledger_line, per_day
 from ...providers.registry import CAPABILITIES
-from ...store.run_lock import held
 from ...units.values import print_money
 from ..launch.payload import take_back_all
+from ..locked_run import locked_run
 from .stamp import former_stamp
 
 _STAY = (PLUGIN_CONFIG_LABEL, POWER_LIMIT_LABEL)  # settings of the GPUs, for whoever uses them
@@ -35,16 +34,7 @@ _STAY = (PLUGIN_CONFIG_LABEL, POWER_LIMIT_LABEL)  # settings of the GPUs, for wh
 
 def release_machine(task: Task) -> dict[str, t.Any]:
     """The result of fleet_release for one machine."""
-    context = open_context(task, documents_required=False)
-    try:
-        if task.check_mode:
-            return _release(context, writes=False)
-        ensure_namespace(context.kube)
-        with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
-            context.refresh()
-            return _release(context, writes=True)
-    finally:
-        context.close()
+    return locked_run(task, lambda context, writes: _release(context, writes=writes), documents_required=False)
 
 
 def _release(context: Context, *, writes: bool) -> dict[str, t.Any]:
