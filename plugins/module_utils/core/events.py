@@ -10,6 +10,7 @@ warning: the run, and the money, go on.
 
 from __future__ import annotations
 
+import enum
 import errno
 import fcntl
 import itertools
@@ -61,7 +62,7 @@ class Events:
         """Append one line and return its number in the run; 0 when there is no log, or it cannot be written."""
         if not self._path:
             return 0
-        given = {key: plain(value) for key, value in facts.items() if value not in (None, "", (), [], {})}
+        given = {key: jsonable(value) for key, value in facts.items() if value not in (None, "", (), [], {})}
         fields = shortened(redact_all(without_details(given)))
         with self._mutex:
             try:
@@ -167,16 +168,18 @@ def starter(extra: t.Mapping[str, t.Any] | None = None) -> dict[str, str]:
     return found
 
 
-def plain(value: t.Any) -> t.Any:
-    """``value`` as JSON has it: moments and money are texts."""
+def jsonable(value: t.Any) -> t.Any:
+    """``value`` as JSON has it: times (RFC 3339, UTC) and money are texts, a member of an enumeration is its value, a set a list."""
+    if isinstance(value, enum.Enum):
+        return value.value
     if isinstance(value, datetime):
         return to_text(value)
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, t.Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
+        return [jsonable(item) for item in value]
     return value
 
 

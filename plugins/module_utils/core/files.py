@@ -1,10 +1,12 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Atomic file writes."""
+"""Atomic file writes, what can be read of a file, and CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import tempfile
 import typing as t
@@ -30,6 +32,24 @@ def replace(path: str, data: bytes, mode: int = 0o600) -> None:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
         raise InvalidInput(f"{path} cannot be written: {error.strerror}.", remedy="Name another path or folder.") from error
+
+
+def readable_text(path: str) -> str:
+    """What can be read of a file, with a replacement character for what is not UTF-8; empty when it cannot be opened."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def csv_text(header: t.Sequence[str], rows: t.Iterable[t.Sequence[t.Any]]) -> str:
+    """The rows below their header as CSV; each line ends with a line feed alone, so that line tools read it."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 # ---- where files of this user lie

@@ -23,7 +23,7 @@ import typing as t
 from . import notifications
 from .clock import to_text
 from .errors import InvalidInput, without_details
-from .events import Events, new_run_id, plain, shortened
+from .events import Events, jsonable, new_run_id, shortened
 from .files import events_path, replace, state_folder
 from .notifications import Message, Sender
 from .redact import redact_all
@@ -193,7 +193,7 @@ class RunStep:
         alone = self._alone and not stored and (self._saves or "run_id" not in result)  # no other step can name the run
         if ends or self._whole or (first and (failed or alone)):
             report = closed(report, ended, saves=self._saves)
-        report = t.cast(Json, shortened(redact_all(plain(report))))
+        report = t.cast(Json, shortened(redact_all(jsonable(report))))
         self._write(report, stored)
         return report
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import typing as t
 from datetime import datetime
@@ -14,6 +12,7 @@ from decimal import Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
+from ..core.files import csv_text
 from ..model import Offer
 from ..planner.cost.price_history import FIELDS, SPANS, Line, Trend, change
 from ..planner.cost.traffic import Assumption, of_offer
@@ -218,21 +217,13 @@ def as_json(result: t.Mapping[str, t.Any]) -> str:
 
 def as_csv(rows: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """One line per offer, columns COLUMNS; lists are joined by blanks, unknown is empty."""
-    return _csv(COLUMNS, ([_cell(entry.get(name)) for name in COLUMNS] for entry in rows))
+    return csv_text(COLUMNS, ([_cell(entry.get(name)) for name in COLUMNS] for entry in rows))
 
 
 def history_csv(lines: t.Iterable[Line]) -> str:
     """One line per kind and run, oldest first."""
     cells = ([to_text(line.time), *map(_cell, line.kind), exact(line.price)] for line in lines)
-    return _csv(("time", *FIELDS, "price_hour"), cells)
-
-
-def _csv(head: t.Sequence[str], rows: t.Iterable[t.Sequence[t.Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(("time", *FIELDS, "price_hour"), cells)
 
 
 def _cell(value: t.Any) -> str:

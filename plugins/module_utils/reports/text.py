@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import typing as t
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
 from ..core.events import render
+from ..core.files import csv_text
 from ..model import LedgerLine, Volume
 from ..planner.cost import teams
 from ..planner.cost.cost import add_up
@@ -351,7 +350,7 @@ def as_csv(report: Report) -> str:
         seconds = "unknown" if part.unknown_seconds else part.gpu_seconds
         missing = (part.missing_gpu_seconds, f"{part.missing_cost:f}")
         lines.append((*_machine(part.day, part.line), part.use, ended, f"{part.cost:f}", seconds, *missing))
-    return _csv(_CSV, lines)
+    return csv_text(_CSV, lines)
 
 
 def teams_csv(parts: t.Iterable[OwnedPart]) -> str:
@@ -362,17 +361,9 @@ def teams_csv(parts: t.Iterable[OwnedPart]) -> str:
         who = ("", "", "") if owner is None else (owner.team or teams.UNKNOWN, owner.namespace, owner.requester or teams.UNKNOWN)
         seconds = (Decimal(part.gpu_seconds.numerator) / part.gpu_seconds.denominator).quantize(Decimal("0.001"))
         lines.append((*_machine(part.day, part.line), *who, part.unassigned, seconds, f"{part.cost:f}"))
-    return _csv(_TEAMS_CSV, lines)
+    return csv_text(_TEAMS_CSV, lines)
 
 
 def _machine(day: str, line: LedgerLine) -> tuple[t.Any, ...]:
     spot = "yes" if line.spot else "no"
     return day, line.name, line.pool, line.node_class, line.cloud, line.model, line.gpu_count, line.region, spot
-
-
-def _csv(heading: t.Sequence[str], lines: t.Iterable[t.Sequence[t.Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heading)
-    writer.writerows(lines)
-    return text.getvalue()

@@ -14,6 +14,7 @@ import typing as t
 from contextlib import contextmanager
 
 from ..core.errors import ApiError, BadShape, Conflict, InvalidInput
+from ..core.files import readable_text
 from ..model import Claim
 from .records import (
     Careful,
@@ -74,17 +75,8 @@ class DirectoryStore(Careful):
             except InvalidInput as error:
                 broken.append(damaged(None, path, name, odd(path, str(error).rstrip("."))))
             except BadShape as error:
-                broken.append(damaged(self._text(path), path, name, error))
+                broken.append(damaged(readable_text(path), path, name, error))
         return claims, broken
-
-    @staticmethod
-    def _text(path: str) -> str:
-        """What can be read of a damaged file."""
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except OSError:
-            return ""
 
     def claim(self, name: str) -> Claim | None:
         text = self._read("claims", name)

@@ -20,6 +20,7 @@ from datetime import timedelta
 
 from ..core.clock import Clock, from_text, to_text
 from ..core.errors import InvalidInput, Locked
+from ..core.files import readable_text
 
 _FOREIGN_LIFE = timedelta(seconds=900)  # how long an owner is believed alive that cannot be looked at from here
 
@@ -206,13 +207,13 @@ def _is_ansible(command: tuple[str, ...]) -> bool:
 
 
 def _command(pid: int) -> tuple[str, ...]:
-    text = _read(f"/proc/{pid}/cmdline")
+    text = readable_text(f"/proc/{pid}/cmdline")
     return tuple(text.rstrip("\0").split("\0")) if text else ()
 
 
 def _stat(pid: int) -> list[str]:
     """The fields after the command name of /proc/<pid>/stat: state, parent, …"""
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return readable_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def _parent(pid: int) -> int:
@@ -229,19 +230,11 @@ def start_time(pid: int) -> str | None:
 
 
 def _boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").strip()
+    return readable_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def _namespace() -> str:
     try:
         return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
     except OSError:
         return ""

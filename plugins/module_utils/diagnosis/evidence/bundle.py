@@ -14,9 +14,9 @@ import typing as t
 from datetime import datetime
 
 from ...core.errors import InvalidInput
+from ...core.events import jsonable
 from ...core.redact import redact_foreign
 from ..gpus.facts import ClusterGpus, GpuCheck
-from .files import plain
 
 _FOLDER = "tgp-diagnose"
 
@@ -45,7 +45,7 @@ def contents(cluster: ClusterGpus, checks: t.Sequence[GpuCheck], table: t.Sequen
     files = {
         "table.txt": "\n".join((*table, "")),
         "checks.json": json.dumps([dataclasses.asdict(check) for check in checks], indent=1),
-        "facts.json": json.dumps(_without_annotations(plain(dataclasses.asdict(cluster))), indent=1, sort_keys=True),
+        "facts.json": json.dumps(_without_annotations(jsonable(dataclasses.asdict(cluster))), indent=1, sort_keys=True),
     }
     for pod in cluster.pods or ():
         files[f"pods/{pod.name}.log"] = "\n".join((*(pod.log or (f"not read: {pod.unread}",)), ""))

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import json
 import os
 import typing as t
-from datetime import datetime
-from decimal import Decimal
 
-from ...core.clock import to_text
+from ...core.events import jsonable
 from ...core.files import state_folder
 from ...core.redact import redact, redact_all
 from ...core.task import Task
@@ -81,7 +78,7 @@ def _written(file: os.DirEntry[str]) -> float:
 def _bounded(content: dict[str, t.Any]) -> str:
     """The JSON text; the oldest half of console and logs goes until it is small enough, then the Node's annotations."""
     while True:
-        text = json.dumps(redact_all(plain(content)), indent=1, sort_keys=True) + "\n"
+        text = json.dumps(redact_all(jsonable(content)), indent=1, sort_keys=True) + "\n"
         findings = content["findings"]
         console, logs = findings.get("console") or (), findings.get("service_logs") or {}
         node = findings.get("node") or {}
@@ -96,21 +93,6 @@ def _bounded(content: dict[str, t.Any]) -> str:
 
 def _newest_half(lines: t.Sequence[str]) -> t.Sequence[str]:
     return lines[(len(lines) + 1) // 2 :]
-
-
-def plain(value: t.Any) -> t.Any:
-    """The same in what JSON has."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return to_text(value)
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, t.Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
 
 
 def _write(path: str, text: str) -> None:
