@@ -82,6 +82,15 @@ class Calls:
             self.tokens.bearer()
             return self._sent(method, path, once, options)
 
+    def find(self, path: str) -> dict[str, t.Any] | None:
+        """The object at ``path``; None where the answer proves that there is none."""
+        try:
+            return self.send("GET", path)
+        except errors.NotFound as error:
+            if is_absent(error, path):
+                return None
+            raise
+
     def _sent(self, method: str, path: str, once: bool, options: dict[str, t.Any]) -> dict[str, t.Any]:
         def call() -> t.Any:
             try:

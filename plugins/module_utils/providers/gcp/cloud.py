@@ -232,12 +232,9 @@ class GcpCloud:
         path = _path(instance_id)
         if not path:
             return None
-        try:
-            entry = self._calls.send("GET", path)
-        except errors.NotFound as error:
-            if is_absent(error, path):
-                return None
-            raise
+        entry = self._calls.find(path)
+        if entry is None:
+            return None
         return to_instance(self._api, instance_id.partition("/")[0], entry, "GET of an instance", FACTS, self._prices)
 
     def console(self, instance_id: str) -> str | None:

@@ -154,13 +154,9 @@ class GcpImages:
         if begun.operation and not self._is_done(begun):
             of, serial = t.cast("tuple[WantedImage, int]", read_name(begun.id))
             return DiskImage(begun.id, begun.id, ImageState.PENDING, of, serial, None, None, "", "PENDING")
-        path = f"/global/images/{path_segment(begun.id, 'image')}"
-        try:
-            entry = self._calls.send("GET", path)
-        except errors.NotFound as error:
-            if is_absent(error, path):
-                return None
-            raise
+        entry = self._calls.find(f"/global/images/{path_segment(begun.id, 'image')}")
+        if entry is None:
+            return None
         image = self._read(entry, "GET of an image")
         if image is None and entry.get("status") != _GONE:
             raise errors.Conflict(

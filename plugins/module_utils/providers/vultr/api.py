@@ -46,6 +46,23 @@ class Calls:
         """What stands below ``root`` in the answer to a read. BadShape when it is something else."""
         return self._below(self.send("GET", path, params=params or None), kind, root, f"GET {path}")
 
+    def find(self, path: str, root: str) -> dict[str, t.Any] | None:
+        """The object below ``root``; None where the answer proves that there is none."""
+        try:
+            return t.cast("dict[str, t.Any]", self.get(path, dict, root))
+        except errors.NotFound as error:
+            if is_absent(error):
+                return None
+            raise
+
+    def delete(self, path: str) -> None:
+        """Success also for what does not exist."""
+        try:
+            self.send("DELETE", path, idempotent=True)
+        except errors.NotFound as error:
+            if not is_absent(error):
+                raise
+
     def send(self, method: str, path: str, **options: t.Any) -> Answer:
         """Any call, as Api.call has it. An answer that names an error is one, whatever its status."""
         answer = self.api.call(method, _ROOT + path, **options)

@@ -174,12 +174,9 @@ class VultrCloud:
         return list({instance.id: instance for instance in found}.values())
 
     def instance(self, instance_id: str) -> Instance | None:
-        try:
-            entry = self._calls.get(self._path(instance_id), dict, "instance")
-        except errors.NotFound as error:
-            if is_absent(error):
-                return None
-            raise
+        entry = self._calls.find(self._path(instance_id), "instance")
+        if entry is None:
+            return None
         return to_instance(self._api, entry, "GET /instances/{id}", FACTS, self._price_of)
 
     def _price_of(self, plan_id: str, region: str) -> tuple[Decimal | None, str, int | None]:

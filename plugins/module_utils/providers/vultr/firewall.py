@@ -12,7 +12,7 @@ import typing as t
 
 from ...core import errors
 from ...model import Extra, LaunchRequest
-from .api import Calls, is_absent
+from .api import Calls
 from .records import GROUP, group_name, is_group, moment
 
 
@@ -112,10 +112,6 @@ class Firewall:
         return {str(entry.get("firewall_group_id") or "") for entry in machines}
 
     def _delete(self, identity: str) -> None:
-        try:
-            self._calls.send("DELETE", f"/firewalls/{identity}", idempotent=True)
-        except errors.NotFound as error:
-            if not is_absent(error):
-                raise
+        self._calls.delete(f"/firewalls/{identity}")
         self._unused.discard(identity)
         self._ids = {name: known for name, known in self._ids.items() if known != identity}

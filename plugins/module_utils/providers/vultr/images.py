@@ -14,7 +14,7 @@ from decimal import Decimal
 from ...core import errors
 from ...core.http import path_segment
 from ..disk_images import Begun, DiskImage, ImageState, WantedImage, read_name
-from .api import Calls, answered, is_absent, own_words
+from .api import Calls, answered, own_words
 from .records import moment
 
 _CREATE_TIMEOUT = 120.0
@@ -72,23 +72,16 @@ class VultrImages:
 
     def look(self, begun: Begun) -> DiskImage | None:
         operation = "GET /snapshots/{id}"
-        try:
-            entry = self._calls.get(f"/snapshots/{path_segment(begun.id, 'snapshot id')}", dict, "snapshot")
-        except errors.NotFound as error:
-            if is_absent(error):
-                return None
-            raise
+        entry = self._calls.find(f"/snapshots/{path_segment(begun.id, 'snapshot id')}", "snapshot")
+        if entry is None:
+            return None
         image = self._read(entry, operation)
         if image is None and entry.get("status") != _GONE:
             raise self._calls.api.bad_shape(operation, "its description is not the one that was sent")
         return image
 
     def remove(self, image: DiskImage) -> None:
-        try:
-            self._calls.send("DELETE", f"/snapshots/{path_segment(image.id, 'snapshot id')}", idempotent=True)
-        except errors.NotFound as error:
-            if not is_absent(error):
-                raise
+        self._calls.delete(f"/snapshots/{path_segment(image.id, 'snapshot id')}")
 
     def clean(self, wanted: WantedImage) -> bool:
         """Vultr keeps nothing beside the snapshot."""
