@@ -118,6 +118,17 @@ def node_check(node: GpuNodeFacts, check: str, state: str, seen: str, remedy: st
     return GpuCheck(f"node {node.node.name}", check, state, seen, remedy, code)
 
 
+def version_check(node: GpuNodeFacts, driver: str | None, unread: str, remedy: str) -> GpuCheck | None:
+    """The check of a driver whose modules are loaded and whose version says nothing more: it could not be read (``driver`` None, ``unread`` is
+    why), or the module drives no GPU (empty); None where there is a version. ``remedy``: where to look on this kind of system."""
+    if driver is None:
+        return node_check(node, "driver", OK, f"modules are loaded; its version: {unread}")
+    if driver:
+        return None
+    seen = "modules are loaded, and /proc/driver/nvidia/version does not exist"
+    return node_check(node, "driver", NO, seen, f"The module does not drive this GPU: {remedy}", "driver_without_gpu")
+
+
 def whole_gpus(resources: t.Mapping[str, int]) -> int:
     """GPUs and slices of GPUs. MIG devices do not count."""
     return sum(amount for name, amount in resources.items() if name == NVIDIA_GPU or name.startswith(SHARED_GPU_PREFIX))

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ...planner.xids import BROKEN, XidKind, XidMeaning, meaning
-from .facts import NO, OK, UNKNOWN, WARN, GpuCheck, GpuNodeFacts, HostSystem, node_check
+from .facts import NO, OK, UNKNOWN, WARN, GpuCheck, GpuNodeFacts, HostSystem, node_check, version_check
 
 NEEDED = ("nvidia", "nvidia_uvm")  # nvidia_drm and nvidia_modeset are for displays
 _KERNEL_MODULES = re.compile(r"linux-modules-nvidia-\S+?-(\d+\.\d+\.\d+-\S+)")
@@ -36,13 +36,9 @@ def _driver(node: GpuNodeFacts, host: HostSystem) -> GpuCheck:
     missing = [name for name in NEEDED if name not in host.modules]
     if missing:
         return _not_loaded(node, host, missing)
-    if host.driver is None:
-        return node_check(node, "driver", OK, f"modules are loaded; its version: {host.why_unread('driver')}")
-    if not host.driver:
-        return node_check(
-            node, "driver", NO, "modules are loaded, and /proc/driver/nvidia/version does not exist",
-            "The module does not drive this GPU: read the kernel's log on it (journalctl -k -g NVRM).", "driver_without_gpu",
-        )  # fmt: skip
+    read_log = "read the kernel's log on it (journalctl -k -g NVRM)."
+    if (check := version_check(node, host.driver, host.why_unread("driver"), read_log)) is not None:
+        return check
     return node_check(node, "driver", OK, f"{host.driver} for kernel {host.kernel}, {' and '.join(NEEDED)} loaded")
 
 

@@ -10,7 +10,7 @@ import typing as t
 
 from ...planner.scheduling.node_affinity import against_labels, against_taints
 from ...planner.xids import BROKEN, xid_rows
-from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, node_check, whole_gpus
+from .facts import NO, OK, UNKNOWN, WARN, ClusterGpus, DaemonPod, GpuCheck, GpuNodeFacts, node_check, version_check, whole_gpus
 from .host_checks import host_checks
 from .log_meanings import CDI, PLUGIN, POWER, REGISTERED, meaning_of, says
 
@@ -105,13 +105,9 @@ def _driver(node: GpuNodeFacts, _cluster: ClusterGpus) -> GpuCheck:
             "there, the machine has no GPU, or needs a full reboot (kernel.kexec_load_disabled=1).",
             "modules_not_loaded",
         )  # fmt: skip
-    if system.driver is None:
-        return node_check(node, "driver", OK, f"modules are loaded; its version: {system.why_unread('driver')}")
-    if not system.driver:
-        return node_check(
-            node, "driver", NO, "modules are loaded, and /proc/driver/nvidia/version does not exist",
-            "The module does not drive this GPU: see the check extensions, and the kernel's log (NVRM).", "driver_without_gpu",
-        )  # fmt: skip
+    see = "see the check extensions, and the kernel's log (NVRM)."
+    if (check := version_check(node, system.driver, system.why_unread("driver"), see)) is not None:
+        return check
     ordered = _branch_versions(node)
     if ordered and system.driver not in ordered:
         return node_check(
