@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -49,16 +50,8 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *,
     for field, quantity in (("maxNodes", "the number of machines"), ("maxHourlyCost", "what they cost together")):
         if field not in limits:
             reader.warn(f"spec.limits.{field}", f"is not set, so {quantity} is not limited.")
-    return NodeClass(
-        name=document["metadata"]["name"],
-        clouds=choices,
-        template=template,
-        template_ref=reader.secret_ref(talos.get("templateRef")),
-        talos_image=talos.get("image", ""),
-        talos_schematic=talos.get("schematic"),
-        talos_patches=tuple(talos.get("patches", ())),
-        registry_mirrors=mirrors(talos),
-        mesh=mesh,
+    return dataclasses.replace(
+        with_talos(document["metadata"]["name"], choices, mesh, talos, template, reader),
         gpu_types=tuple(model for model in models if model),
         gpu_memory_mib=reader.mib(needs.get("minGpuMemory"), f"{path}.minGpuMemory"),
         gpu_count=needs.get("gpuCount"),
@@ -82,6 +75,24 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *,
         generation=fingerprint(
             [without_key(talos), template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]
         ),
+    )
+
+
+def with_talos(
+    name: str, choices: tuple[CloudChoice, ...], mesh: MeshChoice, talos: Spec, template: str | None, reader: Reader
+) -> NodeClass:
+    """A class of these providers and this mesh, with what the section ``talosConfig`` says; the rest has its defaults. ``template``: the text
+    of its template."""
+    return NodeClass(
+        name=name,
+        clouds=choices,
+        template=template,
+        template_ref=reader.secret_ref(talos.get("templateRef")),
+        talos_image=talos.get("image", ""),
+        talos_schematic=talos.get("schematic"),
+        talos_patches=tuple(talos.get("patches", ())),
+        registry_mirrors=_mirrors(talos),
+        mesh=mesh,
     )
 
 
@@ -110,7 +121,7 @@ def fingerprint(content: t.Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def mirrors(talos: Spec) -> dict[str, tuple[str, ...]]:
+def _mirrors(talos: Spec) -> dict[str, tuple[str, ...]]:
     """Registry → URLs of its mirrors."""
     return {registry: tuple(urls) for registry, urls in talos.get("registryMirrors", {}).items()}
 

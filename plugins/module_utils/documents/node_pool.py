@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import typing as t
 from decimal import Decimal
@@ -50,7 +51,7 @@ from ..talos.validation.rules import key_problem, value_problem
 from ..units.calendar import REMEDY, parse_cron, zone
 from ..units.values import print_duration
 from .new_node import acceptance, pre_pull
-from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, mirrors, own_regions, share, template_text
+from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, own_regions, share, template_text, with_talos
 from .reading import Reader, taints
 from .schemas import DAYS
 from .service import DIVIDED_GPUS, NO_PROFILES, SLICED_DEVICES, check_clouds, lanes, service
@@ -166,16 +167,8 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
     if price is None and "maxHourlyPrice" not in spec:
         reader.warn("spec.maxHourlyPrice", "is not set, so what the machine costs is not limited.")
     mesh = mesh_choice(spec, choices, reader)
-    node_class = NodeClass(
-        name=REQUEST_CLASS + name,
-        clouds=choices,
-        template=template,
-        template_ref=reader.secret_ref(talos.get("templateRef")),
-        talos_image=talos.get("image", ""),
-        talos_schematic=talos.get("schematic"),
-        talos_patches=tuple(talos.get("patches", ())),
-        registry_mirrors=mirrors(talos),
-        mesh=mesh,
+    node_class = dataclasses.replace(
+        with_talos(REQUEST_CLASS + name, choices, mesh, talos, template, reader),
         gpu_types=(model,) if model else (),
         gpu_count=spec.get("gpuCount"),
         regions=(reader.region(spec["region"], "spec.region", own_regions(choices)),) if "region" in spec else (),
