@@ -17,6 +17,7 @@ import yaml
 
 from .cluster import Client, KubeError
 from .kube.daemon_sets import WITHOUT_PODS
+from .kube.neighbours import selects, tolerates
 
 MANIFEST = pathlib.Path(__file__).parent / "device_plugin.yml"
 PATH = "/apis/apps/v1/daemonsets"
@@ -119,46 +120,8 @@ def divided(node: Json, model: str, memory_mib: int) -> dict[str, int] | None:
 
 
 def fits(pod: Json, node: Json) -> bool:
-    """Whether a DaemonSet's pod is placed on the Node, by Kubernetes' rules for selector, required affinity and taints."""
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
-        return False
-    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required and not any(
-        term.get("matchExpressions") and all(_holds(one, labels) for one in term["matchExpressions"])
-        for term in required["nodeSelectorTerms"]
-    ):
-        return False
-    hard = [one for one in node["spec"].get("taints") or [] if one["effect"] in ("NoSchedule", "NoExecute")]
-    return all(_tolerated(pod.get("tolerations") or [], taint) for taint in hard)
-
-
-def _holds(condition: Json, labels: t.Mapping[str, str]) -> bool:
-    value, values = labels.get(condition["key"]), condition.get("values") or []
-    match condition["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    if value is None or not value.isdigit():
-        return False
-    return int(value) > int(values[0]) if condition["operator"] == "Gt" else int(value) < int(values[0])
-
-
-def _tolerated(tolerations: t.Sequence[Json], taint: Json) -> bool:
-    if taint["key"] in [f"node.kubernetes.io/{word}" for word in _ALWAYS]:
-        return True
-    return any(
-        one.get("effect", taint["effect"]) in ("", taint["effect"])
-        and (
-            one.get("key", taint["key"]) == taint["key"]
-            if one.get("operator") == "Exists"
-            else (one.get("key"), one.get("value", "")) == (taint["key"], taint.get("value", ""))
-        )
-        for one in tolerations
-    )
+    """Whether a DaemonSet's pod is placed on the Node, by Kubernetes' rules for selector, affinity and taints. ``pod``: its spec."""
+    placed = {"spec": pod}
+    ignored = [f"node.kubernetes.io/{word}" for word in _ALWAYS]
+    taints = [one for one in node["spec"].get("taints") or [] if one["effect"] in ("NoSchedule", "NoExecute")]
+    return selects(placed, node) and all(tolerates(placed, taint) for taint in taints if taint["key"] not in ignored)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .selectors import requirement
+from .selectors import requirement, term_selects
 
 Json = dict[str, t.Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -59,17 +59,7 @@ def selects(pod: Json, node: Json) -> bool:
     if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
         return False
     terms = _affinity(pod)
-    return terms is None or any(_term(term, node, labels) for term in terms)
-
-
-def _term(term: Json, node: Json, labels: t.Mapping[str, str]) -> bool:
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    named = {"metadata.name": node["metadata"]["name"]}
-    if not expressions and not fields:
-        return False
-    return all(requirement(rule["key"], rule["operator"], rule.get("values") or [])(labels) for rule in expressions) and all(
-        requirement(rule["key"], rule["operator"], rule.get("values") or [])(named) for rule in fields
-    )
+    return terms is None or any(term_selects(term, node, labels) for term in terms)
 
 
 def minds_others(pod: Json) -> bool:

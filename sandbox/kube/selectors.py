@@ -45,6 +45,17 @@ def requirement(key: str, op: str, values: t.Sequence[str]) -> t.Callable[[t.Map
     raise ValueError(f"{op!r} is not a valid label selector operator")
 
 
+def term_selects(term: Json, node: Json, labels: t.Mapping[str, str]) -> bool:
+    """Whether a NodeSelectorTerm selects the node, whose labels are ``labels``. An empty term selects none, as in Kubernetes."""
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    named = {"metadata.name": node["metadata"]["name"]}
+    if not expressions and not fields:
+        return False
+    return all(requirement(rule["key"], rule["operator"], rule.get("values") or [])(labels) for rule in expressions) and all(
+        requirement(rule["key"], rule["operator"], rule.get("values") or [])(named) for rule in fields
+    )
+
+
 def _label_requirement(text: str) -> t.Callable[[t.Mapping[str, str]], bool]:
     if found := _SETS.match(text):
         values = [value.strip() for value in found["values"].split(",")]

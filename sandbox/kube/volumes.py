@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .selectors import requirement
+from .selectors import term_selects
 
 Json = dict[str, t.Any]
 _BETA = {
@@ -55,7 +55,7 @@ class Volumes:
         if volume is None:
             return "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
         required = (volume["spec"].get("nodeAffinity") or {}).get("required")
-        if required is not None and not any(_term(term, node, labels) for term in required["nodeSelectorTerms"]):
+        if required is not None and not any(term_selects(term, node, labels) for term in required["nodeSelectorTerms"]):
             return "node(s) didn't match PersistentVolume's node affinity"
         marks = volume["metadata"].get("labels") or {}
         if any(key in labels for key in _PLACES):
@@ -85,13 +85,3 @@ def _names(pod: Json) -> list[str]:
     volumes = pod["spec"].get("volumes") or []
     named = [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if volume.get("persistentVolumeClaim")]
     return [*named, *(f"{pod['metadata']['name']}-{volume['name']}" for volume in volumes if "ephemeral" in volume)]
-
-
-def _term(term: Json, node: Json, labels: Json) -> bool:
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    named = {"metadata.name": node["metadata"]["name"]}
-    if not expressions and not fields:
-        return False
-    return all(requirement(rule["key"], rule["operator"], rule.get("values") or [])(labels) for rule in expressions) and all(
-        requirement(rule["key"], rule["operator"], rule.get("values") or [])(named) for rule in fields
-    )

@@ -15,7 +15,7 @@ from sandbox import device_plugin
 DAEMONS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 PLUGIN = device_plugin.manifest()["spec"]["template"]["spec"]
 NODE = {
-    "metadata": {"labels": {"tgp.io/nodepool": "training", "cores": "8"}},
+    "metadata": {"name": "tgp-a-1", "labels": {"tgp.io/nodepool": "training", "cores": "8"}},
     "spec": {"taints": [{"key": "tgp.io/ephemeral", "value": "true", "effect": "NoSchedule"}]},
 }
 
