@@ -168,3 +168,16 @@ class Stage(Sandbox):
     def lock_holders(self) -> list[str]:
         """Who holds the run lock, by its Lease."""
         return [one["spec"].get("holderIdentity") or "" for one in self.plane.get(LEASES)["items"]]
+
+
+S = t.TypeVar("S", bound=Stage)
+
+
+def cleared(made: S) -> t.Iterator[S]:
+    """The stage, for a fixture; its machines are terminated after the test."""
+    yield made
+    try:
+        if made.claims():
+            made.run("destroy", everything=True, force=True)
+    finally:
+        made.close()

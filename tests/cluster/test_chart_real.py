@@ -16,7 +16,7 @@ import yaml
 from .helm_cli import SPACE, Helm, HelmFailed
 from .plane import RBAC, Plane
 from .pods_by_hand import Kubelet
-from .stage import Stage
+from .stage import Stage, cleared
 
 pytestmark = pytest.mark.cluster
 IDLE = 10 * 60 + 60
@@ -29,12 +29,9 @@ JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 @pytest.fixture
 def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Stage]:
     made = Stage(plane, tmp_path, drain_timeout="8s")
-    yield made
     try:
-        if made.claims():
-            made.run("destroy", everything=True, force=True)
+        yield from cleared(made)
     finally:
-        made.close()
         plane.delete(f"/api/v1/nodes/{made.rack}")
         for one in plane.get(DEFINITIONS)["items"]:
             if one["spec"]["group"] == "tgp.io":

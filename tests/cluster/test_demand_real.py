@@ -23,7 +23,7 @@ import pytest
 
 from . import objects
 from .plane import Plane
-from .stage import Stage
+from .stage import Stage, cleared
 
 pytestmark = pytest.mark.cluster
 COUNTS = [int(one) for one in os.environ.get("TGP_CLUSTER_PODS", "5").split()]
@@ -127,22 +127,9 @@ class Story:
             print("{:>4} {:34} {:>8} {:>5} {:>9} {:>4} {:>4} {:>7}".format(*row))
 
 
-M = t.TypeVar("M", bound=Market)
-
-
-def _cleared(made: M) -> t.Iterator[M]:
-    """The stage, whose machines are terminated after its test."""
-    yield made
-    try:
-        if made.claims():
-            made.run("destroy", everything=True, force=True)
-    finally:
-        made.close()
-
-
 @pytest.fixture
 def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Market]:
-    yield from _cleared(Market(plane, tmp_path, drain_timeout="8s"))
+    yield from cleared(Market(plane, tmp_path, drain_timeout="8s"))
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -210,7 +197,7 @@ class Gang(Market):
 
 @pytest.fixture
 def gang(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Gang]:
-    yield from _cleared(Gang(plane, tmp_path, drain_timeout="8s"))
+    yield from cleared(Gang(plane, tmp_path, drain_timeout="8s"))
 
 
 def test_L39_on_the_real_scheduler_a_gang_of_four_has_room_or_rents_nothing(gang: Gang, own: str) -> None:

@@ -16,7 +16,7 @@ from sandbox import dra_driver
 
 from . import objects
 from .plane import Plane
-from .stage import Stage
+from .stage import Stage, cleared
 
 pytestmark = pytest.mark.cluster
 RESOURCES = "/apis/resource.k8s.io/v1"
@@ -51,12 +51,9 @@ def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Devices]:
     for body in dra_driver.manifests():
         plane.create(paths[body["kind"]], body)
     made = Devices(plane, tmp_path, drain_timeout="8s", with_device_plugin=False)
-    yield made
     try:
-        if made.claims():
-            made.run("destroy", everything=True, force=True)
+        yield from cleared(made)
     finally:
-        made.close()
         for body in dra_driver.manifests():
             plane.delete(f"{paths[body['kind']]}/{body['metadata']['name']}")
 

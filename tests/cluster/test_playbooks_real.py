@@ -22,7 +22,7 @@ from . import objects
 from .accounts import SPACE, Accounts
 from .objects import GPU
 from .plane import Plane
-from .stage import Stage
+from .stage import Stage, cleared
 
 pytestmark = pytest.mark.cluster
 IDLE = 10 * 60 + 60
@@ -54,12 +54,9 @@ def accounts(plane: Plane) -> Accounts:
 def stage(plane: Plane, accounts: Accounts, tmp_path: pathlib.Path) -> t.Iterator[Manned]:
     made = Manned(plane, tmp_path, drain_timeout="8s")
     made.accounts = accounts
-    yield made
     try:
-        if made.claims():
-            made.run("destroy", everything=True, force=True)
+        yield from cleared(made)
     finally:
-        made.close()
         plane.delete(f"/api/v1/nodes/{made.rack}")
 
 

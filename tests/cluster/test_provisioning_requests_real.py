@@ -16,7 +16,7 @@ from sandbox import provisioning_requests as kueue
 
 from . import objects
 from .plane import Plane
-from .stage import Stage
+from .stage import Stage, cleared
 
 pytestmark = pytest.mark.cluster
 
@@ -35,12 +35,9 @@ def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Queue]:
     for kind in (kueue, capacity_buffers):
         plane.until(lambda path=kind.path("default"): plane.http.get(path).is_success, what="the kind to be served")
     made = Queue(plane, tmp_path, drain_timeout="8s")
-    yield made
     try:
-        if made.claims():
-            made.run("destroy", everything=True, force=True)
+        yield from cleared(made)
     finally:
-        made.close()
         for kind in ("provisioningrequests", "capacitybuffers"):
             plane.delete(f"{kueue.DEFINITIONS}/{kind}.autoscaling.x-k8s.io")
 

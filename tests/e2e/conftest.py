@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from .box import Sandbox
+from .box import NOTHING, Sandbox
 
 Start = t.Callable[..., Sandbox]
 
@@ -40,3 +40,13 @@ def sandbox(shared: Sandbox) -> t.Iterator[Sandbox]:
     """The common sandbox, with faults cleared afterwards."""
     yield shared
     shared.clear_faults()
+
+
+@pytest.fixture
+def clean(sandbox: Sandbox) -> t.Iterator[Sandbox]:
+    """The common sandbox; whatever a test leaves is given back by destroy.yml."""
+    yield sandbox
+    sandbox.clear_faults()
+    if sandbox.claims():
+        sandbox.playbook("destroy", extra_vars={"everything": True, "force": True})
+    assert sandbox.left() == NOTHING

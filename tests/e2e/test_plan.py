@@ -18,16 +18,6 @@ TRAINING = {"training": 1, "own": 0}
 
 
 @pytest.fixture
-def clean(sandbox: Sandbox) -> t.Iterator[Sandbox]:
-    """The common sandbox; whatever a test leaves is given back by destroy.yml."""
-    yield sandbox
-    sandbox.clear_faults()
-    if sandbox.claims():
-        sandbox.playbook("destroy", extra_vars={"everything": True, "force": True})
-    assert sandbox.left() == NOTHING
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "plan.json"
 

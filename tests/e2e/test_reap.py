@@ -24,16 +24,6 @@ def shared(start: t.Callable[..., Sandbox]) -> Sandbox:
     return start(speed=100)
 
 
-@pytest.fixture
-def clean(sandbox: Sandbox) -> t.Iterator[Sandbox]:
-    """The common sandbox; whatever a test leaves is given back by destroy.yml."""
-    yield sandbox
-    sandbox.clear_faults()
-    if sandbox.claims():
-        sandbox.playbook("destroy", extra_vars={"everything": True, "force": True})
-    assert sandbox.left() == NOTHING
-
-
 def names(sandbox: Sandbox) -> set[str]:
     return {one["name"] for one in sandbox.living()}
 
