@@ -66,7 +66,7 @@ def _gone(findings: Findings) -> ProbableCause | None:
             return None
         problem = findings.hopeless or f"{findings.cloud} does not list the machine {findings.instance_id} any more"
     elif instance.interrupted or instance.state in _OVER:
-        problem = f"{findings.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".rstrip()
+        problem = f"{findings.cloud} calls the machine {instance.state_word} {instance.problem}".rstrip()
     else:
         return None
     return ProbableCause(
@@ -98,7 +98,7 @@ def _never_booted(findings: Findings) -> ProbableCause | None:
         f"{findings.cloud} never said that the machine runs.",
         "Rent again elsewhere; if machines of this type are always slow to boot, raise registrationTimeout of the pool.",
         (
-            f"{findings.cloud} calls it {instance.raw_state or instance.state.value} {instance.problem}".rstrip(),
+            f"{findings.cloud} calls it {instance.state_word} {instance.problem}".rstrip(),
             quoted(_last(findings)),
         ),
     )
@@ -117,7 +117,7 @@ def _not_pulled(findings: Findings) -> ProbableCause | None:
         "image_not_pulled",
         f"{findings.cloud} could not pull the container's image.",
         "Correct the image's name and tag, give the class a registry credential for a private image, or ask for a larger disk.",
-        (quoted(line), f"{findings.cloud} calls it {instance.raw_state or instance.state.value}"),
+        (quoted(line), f"{findings.cloud} calls it {instance.state_word}"),
     )
 
 

@@ -107,7 +107,7 @@ def _events(findings: Findings) -> str:
 def _instance(findings: Findings) -> str:
     instance = findings.instance
     if instance is not None:
-        return f"{instance.id} {instance.raw_state or instance.state.value} {instance.problem}".rstrip()
+        return f"{instance.id} {instance.state_word} {instance.problem}".rstrip()
     if findings.instance_listed:
         return f"{findings.instance_id or 'the machine'} is not listed"
     return dict(findings.unread).get("cloud", "not asked")

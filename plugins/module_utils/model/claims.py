@@ -189,6 +189,11 @@ class Claim:
         return None if self.launch_started is None else self.billed_since or self.launch_started
 
     @property
+    def launched(self) -> datetime:
+        """When its launch began: the create call, or the claim while none was sent. What is older belongs to an earlier machine of its name."""
+        return self.launch_started or self.created
+
+    @property
     def price(self) -> Decimal:
         """Dollars per hour that count against limits."""
         return self.reserved_price if self.price_paid is None else self.price_paid

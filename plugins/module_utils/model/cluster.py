@@ -233,6 +233,24 @@ class Pod:
         """Whether all its containers have ended for good: it uses nothing any more."""
         return self.phase in ("Succeeded", "Failed")
 
+    @property
+    def static(self) -> bool:
+        """Whether the kubelet runs it by itself; the API server has its mirror only."""
+        return self.mirror or self.owner_kind == "Node"
+
+    @property
+    def of_daemon_set(self) -> bool:
+        return self.owner_kind == "DaemonSet" and self.owner_api.startswith("apps/")
+
+    @property
+    def comes_with_node(self) -> bool:
+        """Whether every node that it fits has one like it, also one that is yet to come."""
+        return self.static or self.of_daemon_set
+
+    def is_nominated_to(self, node: str) -> bool:
+        """Whether the scheduler preempts pods of this node for it (status.nominatedNodeName), and has not bound it yet."""
+        return self.nominated_node == node and not self.node
+
 
 # ---- what GPU pods used of a machine, as runs recorded it (L-44)
 

@@ -239,6 +239,11 @@ class Instance:
         """True when it exists no more and is not billed."""
         return self.state is InstanceState.TERMINATED
 
+    @property
+    def state_word(self) -> str:
+        """Its state for people: in the cloud's own word, as its console shows it, else in ours."""
+        return self.raw_state or self.state.value
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extra:

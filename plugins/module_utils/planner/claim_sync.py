@@ -34,6 +34,11 @@ class Settled:
     work_due: bool = False
 
     @property
+    def node_ready(self) -> bool:
+        """Whether its Node is known to be Ready; False also for one whose kubelet is silent, and when Nodes could not be read."""
+        return self.node is not None and bool(self.node.ready)
+
+    @property
     def changed(self) -> bool:
         if self.claim == self.stored or self.work_due:
             return self.work_due
@@ -78,7 +83,7 @@ def _with_work(claim: Claim, node: Node | None, situation: Situation) -> tuple[C
 def _late(claim: Claim, verdict: Recovery, situation: Situation) -> Recovery:
     """A new machine may be missing from its cloud's list for a while: that means nothing."""
     capability = situation.capability(claim)
-    started = claim.launch_started or claim.created
+    started = claim.launched
     if verdict.what != "missing" or capability is None or (situation.now - started).total_seconds() >= capability.list_delay:
         return verdict
     return Recovery("wait", f"{verdict.why} yet", duplicates=verdict.duplicates)

@@ -85,7 +85,7 @@ class NodeJoins:
 
     def _expected(self, claim: Claim) -> Expected:
         pool, capability = in_force(claim, self.context.specs), CAPABILITIES[claim.cloud]
-        started = claim.launch_started or claim.created
+        started = claim.launched
         deadline = started + timedelta(seconds=timeout(claim, pool, capability))
         if pool is not None and pool.acceptance is not None:  # a node that came in time, in a run that was killed: it has one try
             deadline = max(deadline, self.context.clock.now() + timedelta(seconds=pool.acceptance.timeout + LATE))
@@ -141,7 +141,7 @@ class NodeJoins:
         lost = self._tracker.hope.lost(claim, instance, listed_at, alive=alive)
         hopeless = self._tracker.price_jumps.get(name, "") or lost
         return Evidence(
-            instance="" if instance is None else instance.raw_state or instance.state.value,
+            instance="" if instance is None else instance.state_word,
             running=instance is not None and instance.state is InstanceState.RUNNING,
             device=device.name or device.hostname if device else "",
             device_online=device.online if device else None,

@@ -75,7 +75,7 @@ class ServiceJoins:
             self._closed = False
 
     def _wait_of(self, claim: Claim) -> Wait:
-        started = claim.launch_started or claim.created
+        started = claim.launched
         seconds = timeout(claim, in_force(claim, self.context.specs), CAPABILITIES[claim.cloud])
         return Wait(started + timedelta(seconds=seconds), started)
 
@@ -141,7 +141,7 @@ class ServiceJoins:
             self._close(name)
             return
         if instance is not None:
-            self._step(name, "instance", instance.raw_state or instance.state.value)
+            self._step(name, "instance", instance.state_word)
         if device is not None:
             self._step(name, "device", f"{device.name or device.hostname} {'online' if online else 'not online'}")
         if online and device is not None and device.addresses:

@@ -419,14 +419,10 @@ class Hope:
             return self._absent(claim, listed_at)
         self._listed.add(claim.name)
         self._missing.pop(claim.name, None)
-        state = instance.raw_state or instance.state.value
+        state = instance.state_word
         if instance.interrupted:
             return f"{claim.cloud} took its GPUs away ({state})"
-        if (
-            instance.state is InstanceState.RUNNING
-            and listed_at is not None
-            and listed_at >= (claim.launch_started or claim.created)
-        ):
+        if instance.state is InstanceState.RUNNING and listed_at is not None and listed_at >= claim.launched:
             self._ran.add(claim.name)
         if instance.state in _OVER and self._can_be_over(claim):
             return f"{claim.cloud} calls the machine {state} {instance.problem}".strip()
@@ -448,7 +444,7 @@ class Hope:
         if listed_at is None or not CAPABILITIES[claim.cloud].rented:
             return ""
         since = self._missing.setdefault(claim.name, listed_at)
-        started = claim.launch_started or claim.created
+        started = claim.launched
         age = (listed_at - started).total_seconds()
         young = age < (CAPABILITIES[claim.cloud].list_delay if claim.name in self._listed else _LISTED_LATE)
         if young or (listed_at - since).total_seconds() < _MISSING:

@@ -161,7 +161,7 @@ def _state(instance: Instance) -> t.Iterator[str]:
     if instance.problem or instance.interrupted:
         yield instance.problem or f"{instance.cloud} has interrupted it"
     elif instance.state is not InstanceState.RUNNING:
-        yield f"it does not run: {instance.cloud} says {instance.raw_state or instance.state.value}"
+        yield f"it does not run: {instance.cloud} says {instance.state_word}"
 
 
 def _node_problems(arrival: Arrival, node: Node, situation: Situation) -> t.Iterator[str]:

@@ -224,8 +224,7 @@ class _Pool:
         return f"to move its pods would lose ${print_money(cost)} of work and save ${print_money(saving)}"
 
     def _in_use(self, settled: Settled) -> bool:
-        ready = settled.node is not None and bool(settled.node.ready)
-        return settled.claim.phase is Phase.READY and ready and not settled.claim.is_service
+        return settled.claim.phase is Phase.READY and settled.node_ready and not settled.claim.is_service
 
     def _pods(self, settled: Settled) -> t.Sequence[Pod]:
         return self.draft.situation.pods(t.cast(Node, settled.node)) or ()

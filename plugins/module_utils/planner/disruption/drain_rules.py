@@ -154,9 +154,9 @@ def _disposition(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> PodDispos
 def _skipped(pod: Pod, now: datetime) -> str:
     if pod.ended:
         return "finished"
-    if pod.mirror or pod.owner_kind == "Node":
+    if pod.static:
         return "static"
-    if pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/"):
+    if pod.of_daemon_set:
         return "daemonset"
     if skips_drain(pod):
         return "drain=skip"

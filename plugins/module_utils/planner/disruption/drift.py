@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from datetime import datetime
 
 from ...model import Claim, Phase, Pool
 from ...model.reasons import Reason
@@ -92,7 +91,14 @@ def _pool(draft: Draft, pool: Pool, candidates: list[DriftedMachine], replacemen
             _report(draft, pool, candidate, f"kept: {why}")
         else:
             able.append(candidate)
-    able.sort(key=lambda candidate: (not candidate.migrates, _moves(draft, candidate.settled), _born(candidate), candidate.name))
+    able.sort(
+        key=lambda candidate: (
+            not candidate.migrates,
+            _moves(draft, candidate.settled),
+            candidate.settled.claim.launched,
+            candidate.name,
+        )
+    )
     if replacements.applies_to(pool):
         _one_after_the_other(draft, pool, able, [one for one in candidates if _goes(one, pool)], replacements)
     elif able:
@@ -143,10 +149,6 @@ def _one_after_the_other(
 
 def _report(draft: Draft, pool: Pool, candidate: DriftedMachine, text: str, replacement: str = "") -> None:
     draft.report(candidate.name, Reason.DRIFTED, f"{candidate.what}; {text}", pool=pool.key, target=replacement)
-
-
-def _born(candidate: DriftedMachine) -> datetime:
-    return candidate.settled.claim.launch_started or candidate.settled.claim.created
 
 
 def _against(draft: Draft, pool: Pool, candidate: DriftedMachine) -> str:

@@ -63,7 +63,7 @@ def counts(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
 
 def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     """As :func:`counts`, for a pod that may have ended."""
-    if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
+    if pod.comes_with_node:
         return False
     if pod.deletion is not None and now > pod.deletion + timedelta(seconds=TERMINATING_GRACE):
         return False
@@ -134,7 +134,7 @@ def _idle_by_gpus(
     held = next((pod for pod in here if pod_hold(pod, now).why), None)
     if held is not None:
         why = f"{gpus.why}; pod {held.namespace}/{held.name} is held by {pod_hold(held, now).why}"
-    elif any(pod.nominated_node == node.name and not pod.node for pod in pods):
+    elif any(pod.is_nominated_to(node.name) for pod in pods):
         why = f"{gpus.why}; a pod is about to be scheduled here"
     elif not gpus.long_enough:
         why = f"{gpus.why}; not yet {print_duration(pool.idle_window)}"
@@ -173,7 +173,7 @@ def _idle_by_pods(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: 
         )
     if ahead:
         return Idle(None, claim.idle_since, False, False, f"{IDLE_SINCE_ANNOTATION} lies in the future", warnings)
-    if any(pod.nominated_node == node.name and not pod.node for pod in pods):
+    if any(pod.is_nominated_to(node.name) for pod in pods):
         return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
     if stored is None:
         return _idle(claim, node, pool, now, True, warnings, now)
@@ -224,6 +224,12 @@ def against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
         return "consolidation is Never"
     if (now - since).total_seconds() < pool.consolidate_after:
         return f"not yet {print_duration(pool.consolidate_after)}"
+    return cooldown(claim, pool, now)
+
+
+def cooldown(claim: Claim, pool: Pool, now: datetime) -> str:
+    """Until when no end that can wait is begun on the machine: it has to be ``minAge`` old, and a drain that was blocked rests for a while.
+    Empty = it may begin."""
     if claim.initialized is None or (now - claim.initialized).total_seconds() < pool.min_age:
         return f"not yet {print_duration(pool.min_age)} old"
     if claim.blocked_until is not None and now < claim.blocked_until:

@@ -79,7 +79,7 @@ def lost(draft: Draft) -> None:
         if sign := signs_of_life.of_claim(settled, situation) or ("it is in the mesh" if service.lives(claim, situation) else ""):
             _still_alive(draft, settled, sign)
             continue
-        started = claim.launch_started or claim.created
+        started = claim.launched
         if claim.initialized is None and (draft.now - started).total_seconds() < UNKNOWN_WINDOW:
             continue  # a cloud may list a new machine late
         if claim.initialized is None and not situation.rented(claim.cloud):
@@ -169,7 +169,7 @@ def failed_joins(draft: Draft) -> None:
             draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
     total = sum(1 for claim in situation.claims if claim.instance_id)
     bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(total, alive=True)
-    alive.sort(key=lambda due: (due[0].launch_started or due[0].created, due[0].name))
+    alive.sort(key=lambda due: (due[0].launched, due[0].name))
     for claim, detail in alive[:bound]:
         draft.destroy(claim, Reason.FAILED_JOIN, detail)
     for claim, detail in alive[bound:]:
@@ -251,8 +251,7 @@ def unhealthy(draft: Draft) -> None:
 def _proven(draft: Draft, settled: Settled) -> bool:
     """Whether something beside the control plane says that the only node of a pool is broken. A Ready Node without GPUs, and a service
     that answers wrongly, say so themselves."""
-    live_word = settled.node is not None and bool(settled.node.ready)
-    return live_word or settled.claim.is_service or bool(signs_of_life.second_witness(settled, draft.situation))
+    return settled.node_ready or settled.claim.is_service or bool(signs_of_life.second_witness(settled, draft.situation))
 
 
 def _mesh_says(draft: Draft, settled: Settled) -> str:

@@ -50,7 +50,7 @@ def _is_usable(draft: Draft, settled: Settled) -> bool:
     """A Ready Node; a service whose cloud lists it and that is not seen to be broken."""
     if settled.claim.is_service:
         return settled.recovery.instance is not None and service.health(settled.claim, draft.situation).well is not False
-    return settled.node is not None and bool(settled.node.ready)
+    return settled.node_ready
 
 
 def _idle(draft: Draft, settled: Settled, pool: Pool) -> emptiness.Idle | None:

@@ -42,9 +42,7 @@ def spot_lost(draft: Draft) -> None:
             continue
         if machine is not None and machine.interrupted:
             since = f", not running since {print_time(claim.interrupted_at)}" if claim.interrupted_at else ""
-            draft.destroy(
-                claim, Reason.SPOT_LOST, f"{claim.cloud} took its GPUs away ({machine.raw_state or machine.state.value}){since}"
-            )
+            draft.destroy(claim, Reason.SPOT_LOST, f"{claim.cloud} took its GPUs away ({machine.state_word}){since}")
         elif claim.deletion is not None and claim.deletion.reason == Reason.SPOT_LOST:
             draft.destroy(claim, Reason.SPOT_LOST, "goes on")
 
@@ -75,7 +73,7 @@ def given_up(draft: Draft) -> None:
             continue
         if machine.state not in (InstanceState.FAILED, InstanceState.STOPPED):
             continue
-        text = f"{claim.cloud} calls it {machine.raw_state or machine.state.value} {machine.problem}".strip()
+        text = f"{claim.cloud} calls it {machine.state_word} {machine.problem}".strip()
         if sign := signs_of_life.of_claim(settled, situation):
             draft.warnings.append(f"{claim.name}: {text}, but {sign}; nothing is deleted")
         elif claim.initialized is None:

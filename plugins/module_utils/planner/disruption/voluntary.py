@@ -12,7 +12,7 @@ from datetime import datetime
 from ...model import Action, Claim, Phase, Pool
 from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import ActionKind, Finding, Reason
-from ...units.values import print_duration, print_time
+from ...units.values import print_duration
 from ..claim_sync import Settled
 from ..garbage_collection import mass_deletion_guard
 from ..plan_builder import Draft
@@ -22,6 +22,7 @@ from . import disruption_budgets
 from .disruption_budgets import Count, Room
 from .do_not_disrupt import node_hold
 from .drain_rules import MOVES, Do, Mode, PodDisposition, backoff_after_block, classify, is_voluntary, rules_of
+from .emptiness import cooldown
 
 FREE = Room(None)
 SCALE_DOWN_DELAY_AFTER_FAILURE: t.Final = 180  # seconds after a drain in the pool was given up
@@ -93,11 +94,9 @@ def against(draft: Draft, pool: Pool, settled: Settled, reason: str) -> str:
     draft.warnings.extend(hold.warnings)
     if hold.why:
         return f"held by {hold.why}"
-    if claim.initialized is None or (now - claim.initialized).total_seconds() < pool.min_age:
-        return f"not yet {print_duration(pool.min_age)} old"
-    if claim.blocked_until is not None and now < claim.blocked_until:
-        return f"its drain was blocked; next try after {print_time(claim.blocked_until)}"
-    if any(pod.nominated_node == node.name and not pod.node for pod in pods):
+    if wait := cooldown(claim, pool, now):
+        return wait
+    if any(pod.is_nominated_to(node.name) for pod in pods):
         return "a pod is about to be scheduled here"
     blocked = [
         f"{disposition.pod.namespace}/{disposition.pod.name} ({disposition.why})"
@@ -208,7 +207,12 @@ def choose(candidates: t.Iterable[Candidate], live: int, min_nodes: int, max_rem
     """
     ranked = sorted(
         candidates,
-        key=lambda candidate: (candidate.degraded, candidate.claim.price, -_born(candidate.claim), candidate.claim.name),
+        key=lambda candidate: (
+            candidate.degraded,
+            candidate.claim.price,
+            -candidate.claim.launched.timestamp(),
+            candidate.claim.name,
+        ),
     )
     keep = min(len(ranked), max(0, min_nodes - (live - len(ranked))))
     order = sorted(
@@ -227,7 +231,3 @@ def choose(candidates: t.Iterable[Candidate], live: int, min_nodes: int, max_rem
         tuple(candidate.claim for candidate in ranked[:keep]),
         tuple(candidate.claim for candidate in order[count:]),
     )
-
-
-def _born(claim: Claim) -> float:
-    return (claim.launch_started or claim.created).timestamp()

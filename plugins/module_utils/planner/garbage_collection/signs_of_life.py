@@ -30,7 +30,7 @@ def second_witness(settled: Settled, situation: Situation) -> str:
     """What else says that a machine is broken whose Node is not well: its provider, or the mesh. Empty when nothing does."""
     claim, machine = settled.claim, settled.recovery.instance
     if machine is not None and (machine.problem or machine.interrupted or machine.state is not InstanceState.RUNNING):
-        return f"{claim.cloud} says {machine.problem or machine.raw_state or machine.state.value}"
+        return f"{claim.cloud} says {machine.problem or machine.state_word}"
     if uses_tailnet(claim, situation.node_class(claim)) and situation.in_mesh(claim.name) is False:
         return "its mesh device is offline"
     return ""

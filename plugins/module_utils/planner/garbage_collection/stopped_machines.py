@@ -164,11 +164,11 @@ def _power(
     if instance is None:
         return None, f"the machines of {choice.cloud} could not be read"
     if instance.state in _ON:
-        return False, f"it is {instance.raw_state or instance.state.value}"
+        return False, f"it is {instance.state_word}"
     if node.ready:
         return False, "its Node is Ready"
     if instance.state not in _OFF:
-        return None, instance.problem or f"it is {instance.raw_state or instance.state.value}"
+        return None, instance.problem or f"it is {instance.state_word}"
     reports = machine.status_endpoint or choice.settings.get("bulkStatusEndpoint")
     if not reports and DRAIN_STARTED_ANNOTATION not in node.annotations:
         return None, "it has no status endpoint, and its Node was not drained"

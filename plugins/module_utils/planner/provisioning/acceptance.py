@@ -63,7 +63,7 @@ def described(pool: Pool, model: str) -> str:
 def fingerprint(claim: Claim, test: AcceptanceTest | PrePull) -> str:
     """Tells the pod of this test (or these images) and launch from that of another: an own machine keeps its name, and a document may be
     corrected."""
-    launched = print_time(claim.launch_started or claim.created)
+    launched = print_time(claim.launched)
     return hashlib.sha256(json.dumps([dataclasses.astuple(test), launched]).encode()).hexdigest()[:16]
 
 

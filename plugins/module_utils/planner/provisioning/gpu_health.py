@@ -160,7 +160,7 @@ def _watched(draft: Draft, settled: Settled) -> bool:
     claim, pool = settled.claim, draft.situation.in_force(settled.claim)
     if claim.phase is not Phase.READY or claim.initialized is None or claim.is_service or not claim.expected_gpus:
         return False
-    return settled.node is not None and bool(settled.node.ready) and not (pool is not None and pool.gpu_wait == "none")
+    return settled.node_ready and not (pool is not None and pool.gpu_wait == "none")
 
 
 def _key(settled: Settled, shown: int) -> str:

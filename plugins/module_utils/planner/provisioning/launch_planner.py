@@ -101,7 +101,7 @@ def unusable(draft: Draft, settled: Settled) -> str:
         return f"{claim.name}: {settled.recovery.why}"
     if claim.is_service:
         return "" if service.health(claim, draft.situation).well is not False else f"{claim.name} does not answer"
-    if settled.node is not None and settled.node.ready:
+    if settled.node_ready:
         return f"{claim.name}: its Node shows no GPUs" if gpu_health.shows_none(draft, settled) else ""
     return f"{claim.name}: its Node is {'missing' if settled.node is None else 'not Ready'}"
 

@@ -216,7 +216,7 @@ def _is_judged(settled: Settled) -> bool:
     claim, machine = settled.claim, settled.recovery.instance
     in_use = claim.phase is Phase.READY and claim.initialized is not None and not claim.is_service
     runs = machine is not None and machine.state is not InstanceState.UNKNOWN
-    return in_use and runs and settled.node is not None and bool(settled.node.ready)
+    return in_use and runs and settled.node_ready
 
 
 def _tell(draft: Draft, settled: Settled) -> None:

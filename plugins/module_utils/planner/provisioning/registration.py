@@ -194,7 +194,7 @@ def accepted(claim: Claim, node: Node) -> datetime | None:
         moment = parse_time(node.annotations.get(ACCEPTED_AT_ANNOTATION, ""))
     except InvalidInput:
         return None
-    return moment if moment >= (claim.launch_started or claim.created) else None
+    return moment if moment >= claim.launched else None
 
 
 # ---- marks that a node in use has lost, or never got (L-19), the neutral name of its GPUs among them (L-17)

@@ -77,11 +77,6 @@ def advertised(claim: Claim, pool: Pool | None) -> int:
     return max(claim.expected_gpus, planned_gpus(claim.offer, pool))
 
 
-def comes_with_nodes(pod: Pod) -> bool:
-    """Whether every node has a pod like this, also one that is yet to come: those of DaemonSets, and static ones."""
-    return pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/"))
-
-
 def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib: int | None = None) -> Bin:
     """The room a Node has now: what is allocatable less what its unfinished pods were promised. ``pods`` are those bound to it.
 

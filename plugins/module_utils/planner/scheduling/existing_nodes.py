@@ -95,7 +95,7 @@ def _coming(draft: Draft, claim: Claim, node: Node | None) -> Place:
     bound = [pod for pod in (situation.pods(node) or () if node else ()) if not pod.ended and pod.node]
     free = dict(room.free)
     # for pods that come with nodes a share is set aside in the plan
-    for pod in (bound_pod for bound_pod in bound if not capacity.comes_with_nodes(bound_pod)):
+    for pod in (bound_pod for bound_pod in bound if not bound_pod.comes_with_node):
         for name, amount in pod.requests.items():
             there = free.get(name)
             free[name] = None if there is None else there - amount

@@ -16,7 +16,6 @@ from ...model.defaults import Settings
 from ...model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
 from ...units.values import parse_duration, print_duration
 from .binpacking import gpus
-from .capacity import comes_with_nodes
 from .devices import barred_from
 
 HANGS_AFTER: t.Final = 60  # seconds after which a pod that the scheduler passes over is reported
@@ -81,7 +80,7 @@ def waits(pod: Pod, settings: Settings) -> bool:
     known that the claims ask for none."""
     if pod.phase != "Pending" or pod.node or pod.waiting != "Unschedulable" or pod.deletion is not None or pod.nominated_node:
         return False
-    if comes_with_nodes(pod):
+    if pod.comes_with_node:
         return False
     if pod.placement.priority < LOWEST_PRIORITY or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
         return False
@@ -108,7 +107,7 @@ def _hangs(pod: Pod, now: datetime) -> bool:
     young = pod.created is None or (now - pod.created).total_seconds() < HANGS_AFTER
     if pod.phase != "Pending" or pod.node or pod.waiting or pod.deletion is not None or young:
         return False
-    return bool(pod.claims_problem) and not comes_with_nodes(pod)
+    return bool(pod.claims_problem) and not pod.comes_with_node
 
 
 def _bars(pod: Pod, pools: t.Sequence[Pool], now: datetime, warnings: list[str], extended: t.Collection[str]) -> dict[str, str]:

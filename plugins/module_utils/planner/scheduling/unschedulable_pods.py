@@ -108,7 +108,7 @@ def _lasting(node: Node) -> list[Taint]:
 
 def _empty(place: Place, node: Node) -> Bin:
     """The Node with nothing on it but what every new one would have, too."""
-    return capacity.of_node(node, (pod for pod in place.room.pods if capacity.comes_with_nodes(pod)))
+    return capacity.of_node(node, (pod for pod in place.room.pods if pod.comes_with_node))
 
 
 def keep(draft: Draft) -> None:
