@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 import typing as t
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -160,6 +161,24 @@ def launch_error(cloud: str, name: str, error: errors.ApiError, reason: str | No
 def invalid_launch(cloud: str, problem: str, remedy: str = "") -> errors.LaunchRefused:
     """The refusal of a request that the cloud would refuse anyway (or worse, would not)."""
     return errors.LaunchRefused(f"{cloud}: {problem}.", reason="invalid", remedy=remedy, cloud=cloud)
+
+
+class LaunchTurn:
+    """The turn of each thread to send a create call, which :meth:`Cloud.queue` waits for; the call itself then waits no more. ``bucket``: the
+    one of the client's limits that paces create calls."""
+
+    def __init__(self, api: Api, bucket: str = "") -> None:
+        self._api, self._bucket, self._thread = api, bucket, threading.local()
+
+    def wait(self) -> None:
+        self._api.take_turn(self._bucket)
+        self._thread.taken = True
+
+    def spend(self) -> str:
+        """The bucket of the create call that follows: ``queued``, which has no pace, when this thread has waited for its turn."""
+        bucket = "queued" if getattr(self._thread, "taken", False) else self._bucket
+        self._thread.taken = False
+        return bucket
 
 
 def check_settings(cloud: str, service: str, request: LaunchRequest, known: t.Collection[str]) -> None:

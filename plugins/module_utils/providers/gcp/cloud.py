@@ -24,7 +24,7 @@ from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
 from ...core.task import Task
 from ...model import Capability, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, silent, text_option
+from ..base import EVERYTHING, CloudCheck, Entry, LaunchTurn, Wanted, Warn, once, silent, text_option
 from ..disk_images import ImageOrigin
 from . import leftovers, storage
 from .api import Calls, host_of, is_absent
@@ -118,13 +118,13 @@ class GcpCloud:
         token_url = url or host_of(self._account.token_uri)
         self._calls = Calls(self._account, self.project, url or URL, token_url, transport, self._clock, token_transport)
         self._api = self._calls.api
+        self._turn = LaunchTurn(self._api)
         self._zones = tuple(zones)
         self._talos_image = talos_image
         self._lanes = FACTS.lanes if talos_image or policy else (Lane.KUBELET,)
         self._prices = prices
         self._guard = threading.Lock()
         self._sold: tuple[datetime, list[GcpMachineType]] | None = None
-        self._turn = threading.local()
 
     def close(self) -> None:
         self._calls.close()
@@ -243,14 +243,12 @@ class GcpCloud:
     # ---- writing
 
     def queue(self) -> None:
-        self._api.take_turn("")
-        self._turn.taken = True
+        self._turn.wait()
 
     def launch(self, request: LaunchRequest) -> str:
         """Polls the operation for a minute. If it fails, no machine was created. If it is still running then, or cannot be read, the machine is
         taken to exist."""
-        bucket = "queued" if getattr(self._turn, "taken", False) else ""
-        self._turn.taken = False
+        bucket = self._turn.spend()
         check_request(request)
         zone, call = request.offer.cloud_region, f"POST /zones/{request.offer.cloud_region}/instances"
         identity, sent = identity_of(zone, request.name), False

@@ -11,7 +11,6 @@ a creation time; a 404 proves absence only with the code for it (a wrong address
 from __future__ import annotations
 
 import re
-import threading
 import typing as t
 
 from ...core import errors, redact
@@ -24,6 +23,7 @@ from ..base import (
     EVERYTHING,
     CloudCheck,
     Entry,
+    LaunchTurn,
     NothingBeside,
     Wanted,
     Warn,
@@ -117,7 +117,6 @@ class LambdaCloud(NothingBeside):
         self._clock = clock or SystemClock()
         self._ssh_key: str | None = None
         self._volumes: list[Volume] | None = None
-        self._turn = threading.local()
         self._api = Api(
             "lambda",
             url,
@@ -129,6 +128,7 @@ class LambdaCloud(NothingBeside):
             clock=self._clock,
             auth_hint="Check LAMBDA_API_KEY (or the option lambda_api_key); keys are made in the Lambda console.",
         )
+        self._turn = LaunchTurn(self._api, "launch")
 
     @property
     def api(self) -> Api:
@@ -195,14 +195,12 @@ class LambdaCloud(NothingBeside):
     # ---- writing
 
     def queue(self) -> None:
-        self._api.take_turn("launch")
-        self._turn.taken = True
+        self._turn.wait()
 
     def launch(self, request: LaunchRequest) -> str:
         body = self._launch_body(request)
         operation = "POST instance-operations/launch"
-        bucket = "queued" if getattr(self._turn, "taken", False) else "launch"
-        self._turn.taken = False
+        bucket = self._turn.spend()
         try:
             answer = self._api.call("POST", f"{_API}/instance-operations/launch", json=body, pace=bucket, timeout=_LAUNCH_TIMEOUT)
             data = self._api.expect(self._api.expect(answer.json, dict, operation).get("data"), dict, operation, "data")

@@ -11,7 +11,6 @@ the account; ``off`` bills the disk on; a wrong key may be answered 200 with ``n
 from __future__ import annotations
 
 import dataclasses
-import threading
 import typing as t
 
 from ...core import errors, redact
@@ -19,7 +18,7 @@ from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
 from ...model import Capability, Carrier, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...planner.offers import gpu_models
-from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option
+from ..base import EVERYTHING, CloudCheck, Entry, LaunchTurn, Wanted, Warn, once, readable, silent, text_option
 from .api import REFUSED, Calls, answered
 from .auxiliary_resources import Beside
 from .launch import SCRIPT_LIMIT, SETTINGS, check_request, choose_template, invalid, machine_body, outcome
@@ -83,10 +82,10 @@ class PaperspaceCloud:
         self._clock = clock or SystemClock()
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
+        self._turn = LaunchTurn(self._api)
         self._beside = Beside(self._calls)
         self._catalog = Catalog(self._calls, FACTS, self._clock, template, region, warn)
         self._off: set[str] = set()
-        self._turn = threading.local()
 
     def close(self) -> None:
         self._api.close()
@@ -137,13 +136,11 @@ class PaperspaceCloud:
     # ---- writing
 
     def queue(self) -> None:
-        self._api.take_turn("")
-        self._turn.taken = True
+        self._turn.wait()
 
     def launch(self, request: LaunchRequest) -> str:
         """The script (and network) first, then the machine. When the machine is refused, what was made for it goes again."""
-        bucket = "queued" if getattr(self._turn, "taken", False) else ""
-        self._turn.taken = False
+        bucket = self._turn.spend()
         check_request(request)
         made: list[Extra] = []
         sent = False

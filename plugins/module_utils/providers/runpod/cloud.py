@@ -10,7 +10,6 @@ tags, so name and a stamp in the environment say whose a pod is; a new pod may b
 from __future__ import annotations
 
 import json
-import threading
 import time
 import typing as t
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from ..base import (
     EVERYTHING,
     CloudCheck,
     Entry,
+    LaunchTurn,
     NothingBeside,
     Wanted,
     Warn,
@@ -92,10 +92,10 @@ class RunpodCloud(NothingBeside):
         self._tiers, self._min_cuda = tuple(tiers), min_cuda
         self._warn = once(warn)
         self._exec_form = True
-        self._turn = threading.local()
         self._young: dict[str, datetime] = {}
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
+        self._turn = LaunchTurn(self._api)
 
     @property
     def api(self) -> Api:
@@ -185,8 +185,7 @@ class RunpodCloud(NothingBeside):
     # ---- writing
 
     def queue(self) -> None:
-        self._api.take_turn("")
-        self._turn.taken = True
+        self._turn.wait()
 
     def launch(self, request: LaunchRequest) -> str:
         body = pod_body(request, self._tiers)
@@ -198,8 +197,7 @@ class RunpodCloud(NothingBeside):
             ) from error
         if mounts:
             body["mounts"] = {"network": [{"volumeId": volume.id, "path": path} for volume, path in mounts]}
-        bucket = "queued" if getattr(self._turn, "taken", False) else ""
-        self._turn.taken = False
+        bucket = self._turn.spend()
         try:
             answer = self._create(body, bucket)
             operation = "POST /pods"

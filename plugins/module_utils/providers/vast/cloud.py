@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -29,6 +28,7 @@ from ..base import (
     Cloud,
     CloudCheck,
     Entry,
+    LaunchTurn,
     NothingBeside,
     Wanted,
     Warn,
@@ -134,8 +134,8 @@ class VastCloud(NothingBeside):
         self._clock = clock or SystemClock()
         self._transport = transport
         self._scope, self._warn = scope, once(warn)
-        self._turn = threading.local()
         self._api = VastApi(key, url, transport=transport, clock=self._clock)
+        self._turn = LaunchTurn(self._api.http, "create")
 
     @property
     def api(self) -> Api:
@@ -257,8 +257,7 @@ class VastCloud(NothingBeside):
     # ---- writing
 
     def queue(self) -> None:
-        self._api.http.take_turn("create")
-        self._turn.taken = True
+        self._turn.wait()
 
     def launch(self, request: LaunchRequest) -> str:
         check_settings("vast", "Vast.ai", request, SETTINGS)
@@ -266,8 +265,7 @@ class VastCloud(NothingBeside):
         if not _NUMBER.fullmatch(ask):
             raise refused(f"{request.offer.id!r} is not an offer of Vast.ai")
         body = body_of(request)
-        bucket = "queued" if getattr(self._turn, "taken", False) else "create"
-        self._turn.taken = False
+        bucket = self._turn.spend()
         path = _ASK.format(ask)
         try:
             answer = self._api.once("PUT", path, json=body, pace=bucket, timeout=_CREATE_TIMEOUT)

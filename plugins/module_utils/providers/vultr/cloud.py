@@ -20,7 +20,7 @@ from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Api, path_segment
 from ...model import Capability, Charge, Extra, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
-from ..base import EVERYTHING, CloudCheck, Entry, Wanted, Warn, once, readable, silent, text_option, wants_talos
+from ..base import EVERYTHING, CloudCheck, Entry, LaunchTurn, Wanted, Warn, once, readable, silent, text_option, wants_talos
 from ..disk_images import ImageOrigin
 from .api import Calls, is_absent
 from .firewall import Firewall
@@ -92,13 +92,13 @@ class VultrCloud:
         self._clock, self._warn = clock or SystemClock(), once(warn)
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
+        self._turn = LaunchTurn(self._api)
         self._firewall = Firewall(self._calls)
         self._lanes = FACTS.lanes if snapshot or policy else (Lane.KUBELET,)
         self._regions = tuple(regions)
         self._guard = threading.Lock()
         self._plans: tuple[datetime, list[dict[str, t.Any]]] | None = None
         self._systems: dict[str, int] = {}
-        self._turn = threading.local()
 
     def close(self) -> None:
         self._api.close()
@@ -202,12 +202,10 @@ class VultrCloud:
     # ---- writing
 
     def queue(self) -> None:
-        self._api.take_turn("")
-        self._turn.taken = True
+        self._turn.wait()
 
     def launch(self, request: LaunchRequest) -> str:
-        bucket = "queued" if getattr(self._turn, "taken", False) else ""
-        self._turn.taken = False
+        bucket = self._turn.spend()
         check_request(request)
         sent = False
         with self._firewall_group(request) as group:
