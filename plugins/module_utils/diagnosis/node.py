@@ -131,7 +131,7 @@ def _gpus(findings: Findings) -> ProbableCause | None:
     node, resource = findings.node, findings.gpu_resource
     if node is None or not resource or not findings.gpus_expected:
         return None
-    gpus = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+    gpus = node.offered(resource)
     if gpus >= findings.gpus_expected:
         return None
     pods = [f"{pod.name}: {pod.state or pod.phase}" for pod in findings.pods if re.search(_DEVICE_PODS, pod.name)]

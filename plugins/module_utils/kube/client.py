@@ -18,7 +18,7 @@ import threading
 import typing as t
 from datetime import datetime, timezone
 
-from ..core.errors import Conflict, Forbidden, InvalidInput, NotFound, TgpError
+from ..core.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, TgpError
 from ..core.http import Answer, Api, code_and_message
 from ..core.rate_limit import RetryPolicy
 from ..core.redact import redact_all, register
@@ -41,6 +41,12 @@ _TURNED_AWAY = RetryPolicy(
 )
 _TERMINATING = "create not allowed while custom resource definition is terminating"
 _RESTARTS = 5  # listings begun anew because the server forgot the snapshot
+
+
+def causes_of(error: ApiError) -> list[dict[str, t.Any]]:
+    """``details.causes`` of a Status: dicts with ``field`` and ``message``, of an invalid object or of fields that another manager owns."""
+    body = error.body if isinstance(error.body, dict) else {}
+    return list((body.get("details") or {}).get("causes") or ())
 
 
 def explain(body: t.Any, text: str) -> tuple[str | None, str]:
@@ -197,7 +203,7 @@ class Kube:
     def forbidden(self, error: Forbidden, method: str, path: str, *, watch: bool = False) -> Forbidden:
         """The same refusal with the right in words. A refusal for another reason than rights is left as it is."""
         needed = rbac.of_call(method, path, watch=watch)
-        causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
+        causes = causes_of(error)
         if needed is None or causes or _denied(error.body):
             return error
         quote = f"The server said: {explain(error.body, '')[1] or 'nothing'}."

@@ -22,7 +22,7 @@ from ..model.labels import (
 )
 from ..model.resources import NVIDIA_GPU
 from ..units.values import whole
-from .client import Json, Kube
+from .client import Json, Kube, causes_of
 from .pods import placement_of
 
 PATH = "/api/v1/nodes"
@@ -204,8 +204,7 @@ def _pause(kube: Kube, attempt: int) -> None:
 
 def _is_refused(error: ApiError, field: str) -> bool:
     """True when the API server named this field of an invalid object."""
-    causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
-    return any(cause.get("field") == field for cause in causes or [])
+    return any(cause.get("field") == field for cause in causes_of(error))
 
 
 def _difference(

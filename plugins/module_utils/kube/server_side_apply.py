@@ -14,7 +14,7 @@ from ..core.errors import Conflict, NotFound, lazy
 from ..core.events import render
 from ..core.task import Task
 from ..model.labels import MANIFEST_HASH_ANNOTATION
-from .client import Json, Kube
+from .client import Json, Kube, causes_of
 
 if t.TYPE_CHECKING:
     import yaml
@@ -159,8 +159,7 @@ def _root(api_version: str) -> str:
 
 def _conflict_sentence(error: Conflict) -> str:
     """Which fields of an object another manager owns, as the API server says it."""
-    causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
-    return ", ".join(f"{one.get('field')} ({one.get('message')})" for one in causes or []) or error.message
+    return ", ".join(f"{one.get('field')} ({one.get('message')})" for one in causes_of(error)) or error.message
 
 
 def apply_for(task: Task, kube: Kube, objects: t.Sequence[Json], *, what: str, otherwise: str) -> Json:

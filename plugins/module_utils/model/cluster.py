@@ -175,6 +175,10 @@ class Node:
     conditions: tuple[StatusCondition, ...] = ()
     devices: DeviceRoom | None = None
 
+    def offered(self, resource: str) -> int:
+        """How much of a resource pods may ask of it; ``nvidia.com/gpu`` counts shared GPUs (``nvidia.com/gpu.shared``), too."""
+        return sum(amount for name, amount in self.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MadeToken:

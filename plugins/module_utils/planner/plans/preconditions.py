@@ -350,6 +350,8 @@ def _price(step: Step, offer: Offer) -> str:
 
 # ---- whether the thing that a step of a saved plan is about exists: yes, no, or unknown, which is None and never no
 
+_T = t.TypeVar("_T")
+
 
 def still_there(step: Step, situation: Situation) -> bool | None:
     """For what removes something; of kinds that is unknown here nothing is known."""
@@ -361,24 +363,25 @@ def still_there(step: Step, situation: Situation) -> bool | None:
         return None if listed is None else step.target in listed.by_id
     if step.kind == ActionKind.DELETE_EXTRA:
         view = seen.clouds.get(step.value or "")
-        return (
-            None
-            if view is None or view.extras is None
-            else any((extra.kind, extra.id) == (step.uid, step.target) for extra in view.extras)
-        )
+        return _shown(None if view is None else view.extras, lambda extra: (extra.kind, extra.id) == (step.uid, step.target))
     if step.kind == ActionKind.DELETE_NODE:
-        return None if seen.nodes is None else any(node.uid == step.uid for node in seen.nodes)
+        return _shown(seen.nodes, lambda node: node.uid == step.uid)
     if step.kind == ActionKind.DELETE_DEVICE:
-        return None if seen.devices is None else any(device.id == step.target for device in seen.devices)
+        return _shown(seen.devices, lambda device: device.id == step.target)
     if step.kind == ActionKind.DELETE_KEY:
-        return None if seen.keys is None else any(key.id == step.target for key in seen.keys)
+        return _shown(seen.keys, lambda key: key.id == step.target)
     if step.kind == ActionKind.DELETE_TOKEN:
-        return None if seen.tokens is None else any(token.id == step.target for token in seen.tokens)
+        return _shown(seen.tokens, lambda token: token.id == step.target)
     if step.kind == ActionKind.DELETE_POD:
-        return None if seen.trials is None else any(pod.uid == step.uid for pod in seen.trials)
+        return _shown(seen.trials, lambda pod: pod.uid == step.uid)
     if step.kind == ActionKind.DELETE_SERVICE:
-        return None if seen.services is None else any(published.uid == step.uid for published in seen.services)
+        return _shown(seen.services, lambda published: published.uid == step.uid)
     return None
+
+
+def _shown(listed: t.Iterable[_T] | None, is_it: t.Callable[[_T], bool]) -> bool | None:
+    """Whether a list shows the thing; None when the list could not be read."""
+    return None if listed is None else any(map(is_it, listed))
 
 
 def _listed(name: str, situation: Situation) -> bool | None:

@@ -12,8 +12,9 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ...model import Claim, ContainerState, Node, Pool, PrePull, TrialPod
-from ...model.labels import INITIALIZING_TAINT, PRE_PULL_IMAGES_ANNOTATION, PRE_PULL_LABEL
+from ...model.labels import PRE_PULL_IMAGES_ANNOTATION, PRE_PULL_LABEL
 from .acceptance import LATE, PULL_FAULTS, fingerprint, pod_on
+from .registration import was_in_use
 
 NO_PROGRAM = "/tgp.io/no-program"
 """What the containers are to start: no image has it, so each ends as soon as its image is there."""
@@ -52,8 +53,7 @@ def counted(pull: PrePull) -> str:
 
 def wanted(claim: Claim, pool: Pool | None, node: Node) -> PrePull | None:
     """The images that the node still has to pull; None = there are none, or it is in use, so that its pods have pulled what they need."""
-    in_use = claim.adopted is not None and all(taint.key != INITIALIZING_TAINT for taint in node.taints)
-    return None if in_use or claim.initialized is not None or pool is None else pool.pre_pull
+    return None if was_in_use(claim, node) or claim.initialized is not None or pool is None else pool.pre_pull
 
 
 def pod_name(claim: Claim) -> str:

@@ -110,8 +110,7 @@ def allocatable_gpus(claim: Claim, node: Node, pool: Pool | None) -> int:
     none: it joined before the pool did so."""
     if pool is not None and pool.mig and (instances := _instances(node)):
         return instances
-    resource = limits.gpu_resource(claim.offer.model)
-    return sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+    return node.offered(limits.gpu_resource(claim.offer.model))
 
 
 def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
@@ -179,10 +178,14 @@ def asked_test(pool: Pool | None, model: str) -> AcceptanceTest | None:
 def required_test(claim: Claim, pool: Pool | None, node: Node) -> AcceptanceTest | None:
     """The test that the node has still to pass; None = it has none, or has passed it, as claim or Node say. A node that is in use is not
     tested: neither when its pool begins to ask for it, nor when its record was lost."""
-    in_use = claim.adopted is not None and all(taint.key != INITIALIZING_TAINT for taint in node.taints)
-    if in_use or claim.initialized is not None or accepted(claim, node) is not None:
+    if was_in_use(claim, node) or claim.initialized is not None or accepted(claim, node) is not None:
         return None
     return asked_test(pool, claim.offer.model)
+
+
+def was_in_use(claim: Claim, node: Node) -> bool:
+    """Whether the node was in use when it was adopted: it is not held back any more, so its pods run."""
+    return claim.adopted is not None and all(taint.key != INITIALIZING_TAINT for taint in node.taints)
 
 
 def accepted(claim: Claim, node: Node) -> datetime | None:
