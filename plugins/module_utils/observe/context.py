@@ -22,7 +22,7 @@ from ..core.task import Task
 from ..documents.node_class import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.credentials import connect as connect_cluster
-from ..kube.client import Kube, cluster_id, read_secret
+from ..kube.client import Kube, cluster_id, ensure_namespace, read_secret
 from ..kube.needed_rights import NAMESPACES, OBJECTS, TOKENS, WHOLE, pool_features, record_features, rights_of
 from ..kube.nodes import nodes
 from ..kube.pods import namespace_labels
@@ -39,6 +39,7 @@ from ..planner.scheduling.devices import with_devices
 from ..providers.registry import CAPABILITIES
 from ..store.open_store import open_store
 from ..store.records import ClaimStore
+from ..store.run_lock import held
 from ..talos.validation.rules import key_problem, value_problem
 from ..units.values import parse_money
 from .audit import KubeTeller, told_store
@@ -198,6 +199,26 @@ def open_context(
         metrics=metrics,
         people=people,
     )
+
+
+def locked_run(
+    task: Task, work: t.Callable[[Context, bool], dict[str, t.Any]], *, apply: bool = True, documents_required: bool = True
+) -> dict[str, t.Any]:
+    """The result of ``work(context, writes)``. A run in progress ends first: ``lock_wait`` seconds at most, then Locked.
+
+    ``writes`` True: it has the run lock (``context.lock``), and reads anew what that run may have changed. False, without a lock: in check
+    mode and without ``apply``.
+    """
+    context = open_context(task, documents_required=documents_required)
+    try:
+        if not apply or task.check_mode:
+            return work(context, False)
+        ensure_namespace(context.kube)
+        with held(task, context.kube, context.run_id, context.cluster_id) as context.lock:
+            context.refresh()
+            return work(context, True)
+    finally:
+        context.close()
 
 
 def _needed(task: Task, *more: str) -> tuple[Right, ...]:

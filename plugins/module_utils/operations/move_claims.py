@@ -16,11 +16,10 @@ from ..core.errors import ApiError, InvalidInput
 from ..core.task import Task
 from ..kube.client import Kube
 from ..model import Claim
-from ..observe.context import Context
+from ..observe.context import Context, locked_run
 from ..store.open_store import Store, claim_store, ledger_place
 from ..store.run_lock import Keeper
 from ..units.values import print_time
-from .locked_run import locked_run
 
 _IN_CLUSTER = {"cluster": "crd", "crd": "cluster"}
 

@@ -10,9 +10,8 @@ import typing as t
 from ..core.errors import InvalidInput
 from ..core.task import Task
 from ..model import Claim, DamagedClaim
-from ..observe.context import Context
+from ..observe.context import Context, locked_run
 from ..planner.finalizers import releases
-from .locked_run import locked_run
 from .persist_plan import write_finalizers
 
 

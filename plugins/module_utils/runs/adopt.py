@@ -14,9 +14,8 @@ from ..core.errors import InvalidInput
 from ..core.events import render
 from ..core.task import Task
 from ..model import Observation
-from ..observe.context import Context
+from ..observe.context import Context, locked_run
 from ..observe.gather import gather
-from ..operations.locked_run import locked_run
 from ..planner.garbage_collection.ownership import Store, claimed, ids_of, owner_of
 from ..providers.registry import CAPABILITIES
 from ..store.records import encode

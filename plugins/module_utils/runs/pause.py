@@ -10,8 +10,7 @@ import typing as t
 from ..core.errors import InvalidInput
 from ..core.task import Task
 from ..model import Pause
-from ..observe.context import Context
-from ..operations.locked_run import locked_run
+from ..observe.context import Context, locked_run
 from ..planner.pauses import ALL, CLASS, POOL, Pauses, changed, paused_lines, paused_pools, paused_rows, sentence, written
 from ..store.records import encode
 

@@ -16,7 +16,7 @@ from ...core.errors import InvalidInput
 from ...core.task import Task
 from ...model import Claim, Instance, Node, Observation, Pool
 from ...model.names import draw
-from ...observe.context import Context
+from ...observe.context import Context, locked_run
 from ...observe.gather import gather
 from ...planner.claims import moving
 from ...planner.claims.moving import Arrival
@@ -25,7 +25,6 @@ from ...planner.provisioning.registration import deadline, drift
 from ...providers.registry import CAPABILITIES, ENTRIES, canonical_cloud, cloud_suggestions
 from ...units.values import print_time
 from ..join.node_sync import Drifted, repair_all
-from ..locked_run import locked_run
 from .stamp import Stamp, stamp_of_claim
 
 

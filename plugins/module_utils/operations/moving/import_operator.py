@@ -14,13 +14,12 @@ import typing as t
 from ...core.errors import InvalidInput
 from ...core.events import render
 from ...core.task import Task
-from ...observe.context import Context
+from ...observe.context import Context, locked_run
 from ...observe.gather import gather
 from ...planner.claims.imports import ImportRow, Installation, candidates
 from ...planner.claims.moving import IMPORTED
 from ...planner.cluster_state import Situation
 from ...providers.registry import CAPABILITIES, canonical_cloud
-from ..locked_run import locked_run
 from .adopt_machine import Examined, Step, Wanted, carry_out, examine_all
 from .tgp_operator import read
 

@@ -18,7 +18,7 @@ from ...model import Claim, Deletion, HandedOut, Instance, Node
 from ...model.labels import PLUGIN_CONFIG_LABEL, POWER_LIMIT_LABEL
 from ...model.reasons import Finding
 from ...model.resources import NEUTRAL_GPU
-from ...observe.context import Context
+from ...observe.context import Context, locked_run
 from ...observe.gather import gather
 from ...planner.claims import moving
 from ...planner.cluster_state import Situation
@@ -26,7 +26,6 @@ from ...planner.cost.cost import ledger_line, per_day
 from ...providers.registry import CAPABILITIES
 from ...units.values import print_money
 from ..launch.payload import take_back_all
-from ..locked_run import locked_run
 from .stamp import former_stamp
 
 _STAY = (PLUGIN_CONFIG_LABEL, POWER_LIMIT_LABEL)  # settings of the GPUs, for whoever uses them
