@@ -128,8 +128,8 @@ BITES: dict[str, Bite] = {
         ("run provision nodes=1", "rest 660", "document vanish training"),
     ),
     "I-22": Bite(
-        "planner/disruption/emptiness.against: idle at once",
-        lambda: [(emptiness, "against", lambda *_given: ""), (idleness, "growth", lambda *_given: lambda _claim: "")],
+        "planner/disruption/emptiness.emptiness_blocked: idle at once",
+        lambda: [(emptiness, "emptiness_blocked", lambda *_given: ""), (idleness, "growth", lambda *_given: lambda _claim: "")],
         "lambda",
         (),
         "I-22",

@@ -56,7 +56,7 @@ def settle(claim: Claim, situation: Situation) -> Settled:
     # a name alone proves no machine: its bill is not known yet
     identified = current.instance_id or not situation.rented(claim.cloud)
     if current.phase in LIVE and identified:
-        current = noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
+        current = with_first_work(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
     if current.phase in LIVE:
         current = _phase(current, verdict, node, situation)
     current, work_due = _with_work(current, node, situation) if identified else (current, False)
@@ -172,7 +172,7 @@ def _later(reached: Phase, why: str, phase: Phase, because: str) -> tuple[Phase,
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
-def noted(claim: Claim, node: Node | None, situation: Situation) -> Claim:
+def with_first_work(claim: Claim, node: Node | None, situation: Situation) -> Claim:
     """The claim with the moment at which work was first seen on its node. It is written once and never changes.
 
     What keeps a node busy (L-3) is work once it runs or has run; a pod that was only scheduled, or that ended before the machine was usable, is

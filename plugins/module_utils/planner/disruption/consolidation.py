@@ -251,7 +251,7 @@ class _Pool:
         return (
             self.waiting
             or self.grows(settled.claim)
-            or voluntary.against(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
+            or voluntary.disruption_blocked(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
             or paid_hours.against(settled.stored, due, self.draft.now, capability)
         )
 

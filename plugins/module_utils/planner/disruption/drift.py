@@ -161,7 +161,7 @@ def _against(draft: Draft, pool: Pool, candidate: DriftedMachine) -> str:
         probe = service.probe_of(settled.claim, draft.situation)
         idle = probe is not None and probe.idle is True
         return "" if idle else "a service goes only while its idleProbe says that it is idle"
-    return voluntary.against(draft, pool, settled, Reason.DRIFTED)
+    return voluntary.disruption_blocked(draft, pool, settled, Reason.DRIFTED)
 
 
 def _moves(draft: Draft, settled: Settled) -> int:

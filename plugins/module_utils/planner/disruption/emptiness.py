@@ -212,14 +212,14 @@ def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetim
 
 def _idle(claim: Claim, node: Node, pool: Pool, since: datetime, write: bool, warnings: tuple[str, ...], now: datetime) -> Idle:
     hold = node_hold(node, now)
-    why = against(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
+    why = emptiness_blocked(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
     idle_for = f"idle for {print_duration((now - since).total_seconds())}"
     text = f"{idle_for}; {why}" if why else idle_for
     return Idle(False, since, write, not why, text, (*warnings, *hold.warnings))
 
 
-def against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
-    """What keeps a machine that is idle since ``since``; empty = nothing."""
+def emptiness_blocked(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
+    """What keeps a machine that is idle since ``since`` from going as Empty; empty text = nothing."""
     if pool.consolidation_policy == "Never" or pool.consolidate_after is None:
         return "consolidation is Never"
     if (now - since).total_seconds() < pool.consolidate_after:
@@ -251,6 +251,6 @@ def service_idle(claim: Claim, probe: Probe, pool: Pool, now: datetime) -> Idle:
     if not probe.idle:
         return Idle(True, None, False, False, f"busy: {probe.idle_detail}".rstrip(": "))
     since = claim.idle_since or now
-    why = against(claim, pool, now, since)
+    why = emptiness_blocked(claim, pool, now, since)
     idle_for = f"idle for {print_duration((now - since).total_seconds())}"
     return Idle(False, since, False, not why, f"{idle_for}; {why}" if why else idle_for)

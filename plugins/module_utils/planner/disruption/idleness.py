@@ -138,7 +138,7 @@ def remove_unused(draft: Draft) -> None:
         since = draft.unused.get(settled.claim.name)
         if pool is None or since is None:
             continue
-        if held := voluntary.against(draft, pool, settled, Reason.UNDERUTILIZED) or _needs_a_look(draft, settled):
+        if held := voluntary.disruption_blocked(draft, pool, settled, Reason.UNDERUTILIZED) or _needs_a_look(draft, settled):
             _keep(draft, settled.claim, f"its GPUs are unused; {held}", Reason.UNDERUTILIZED)
         else:
             by_pool[pool.key].append(voluntary.Candidate(settled.claim, since))

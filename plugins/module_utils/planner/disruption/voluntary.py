@@ -79,9 +79,9 @@ def _avoided(disposition: PodDisposition) -> PodDisposition:
     return dataclasses.replace(disposition, do=Do.BLOCK, why=why)
 
 
-def against(draft: Draft, pool: Pool, settled: Settled, reason: str) -> str:
-    """What keeps a node in use from going for a reason that can wait; empty = nothing. Pods that must not move are found before the
-    first of them is asked to leave."""
+def disruption_blocked(draft: Draft, pool: Pool, settled: Settled, reason: str) -> str:
+    """What keeps a node in use from going for ``reason``, one that can wait: what the event DisruptionBlocked says. Empty = nothing. Pods
+    that must not move are found before the first of them is evicted."""
     claim, node, now = settled.claim, settled.node, draft.now
     pods = draft.situation.pods(node) if node is not None else None
     if node is None or not node.ready:

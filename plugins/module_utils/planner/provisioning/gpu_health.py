@@ -121,7 +121,7 @@ def replace(draft: Draft) -> None:
                 continue
             shown = words(_shown(draft, settled, node), _wanted(draft, settled))
             cause = f"its Node {shown} since {print_time(first)}"
-            why = voluntary.against(draft, pool, settled, Reason.REPLACED)
+            why = voluntary.disruption_blocked(draft, pool, settled, Reason.REPLACED)
             if why:
                 draft.report(settled.claim.name, Reason.REPLACED, f"{cause}; kept: {why}", pool=pool.key)
             else:

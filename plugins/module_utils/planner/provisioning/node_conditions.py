@@ -190,7 +190,7 @@ def replace_empty(draft: Draft) -> None:
             continue
         wanted: list[tuple[Claim, str]] = []
         for one in ill:
-            why = voluntary.against(draft, pool, one.settled, Reason.REPLACED) or _at_work(draft, pool, one.settled)
+            why = voluntary.disruption_blocked(draft, pool, one.settled, Reason.REPLACED) or _at_work(draft, pool, one.settled)
             if why:
                 draft.report(one.claim.name, Reason.REPLACED, f"{one.detail}; kept: {why}", pool=key)
             else:
