@@ -247,6 +247,7 @@ class _ImageRun:
         return before, decision, self._carried_out(decision)
 
     def result(self) -> dict[str, t.Any]:
+        """Make or choose the image, then remove those that are not retained; the result of talos_image."""
         before, decision, current = self._ensured()
         after = self._store.images() if self._changed and not self._order.dry else list(before)
         stays = self._retained(after, current)

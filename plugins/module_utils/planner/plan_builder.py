@@ -40,7 +40,17 @@ _STAYS = frozenset(
 
 @dataclasses.dataclass
 class Draft:
-    """What has been decided so far. ``settled`` maps a claim's name to its settled state, in the order of names."""
+    """What has been decided so far.
+
+    By name of a machine: ``settled`` its claim with what was found of it, in the order of names; ``decisions`` the one action about it;
+    ``counted_on`` the pod ("namespace/name") that waits and will run there; ``meant_for`` the pods that its launch is for;
+    ``unused`` since when its pods leave its GPUs unused; ``spared`` why a machine of a paused pool stays that would go.
+
+    By key of a pool ("namespace/name"): ``hurried`` why its idle machines go at once; ``withheld`` how many machines a paused one lacks.
+
+    ``findings``: by key, when a finding was first seen. ``around``: which pods are where, None where that matters to no pod that waits (L-40).
+    The other fields are those of Plan.
+    """
 
     situation: Situation
     settled: dict[str, Settled]
@@ -59,18 +69,16 @@ class Draft:
     tally: tuple[Tally, ...] = ()
     requests: tuple[RequestStatus, ...] = ()
     buffers: tuple[BufferStatus, ...] = ()
-    counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
-    around: Topology | None = None  # who is where, if that matters to a pod that waits (L-40)
-    meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)  # launch to be made anew to the pods it is for
+    counted_on: dict[str, str] = dataclasses.field(default_factory=dict)
+    around: Topology | None = None
+    meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)
     join: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
-    unused: dict[str, datetime] = dataclasses.field(
-        default_factory=dict
-    )  # machines whose pods leave their GPUs unused, and since when
-    hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
-    spared: dict[str, str] = dataclasses.field(default_factory=dict)  # machines of paused pools that would go, and why they stay
+    unused: dict[str, datetime] = dataclasses.field(default_factory=dict)
+    hurried: dict[str, str] = dataclasses.field(default_factory=dict)
+    spared: dict[str, str] = dataclasses.field(default_factory=dict)
     paused: tuple[PausedPool, ...] = ()
-    withheld: dict[str, int] = dataclasses.field(default_factory=dict)  # machines that paused pools lack
+    withheld: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def refilled(self) -> dict[str, str]:

@@ -135,6 +135,7 @@ class _Launch:
         self.node_class = class_of(claim, context.specs)
 
     def run(self) -> Launched:
+        """Rent one machine, from the claim's offers as they are sold now. What its result says is in the record when this returns."""
         try:
             self._give_back_rejected()  # of a run that was killed before it could
             offers = self._fresh_offers()
@@ -300,6 +301,7 @@ class _Launch:
     # ---- after it: the engine's journal
 
     def created(self, offer: Offer, instance_id: str) -> None:
+        """The id is written before anything else: a run that is killed here must find the machine again."""
         self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
         self._went_well(offer)
         self.context.progress.step(

@@ -157,6 +157,7 @@ class _Pool:
         self.floor = pool.min_nodes
 
     def consolidate(self) -> None:
+        """Decide about the pool's nodes in use, the dearest first: as many go as the budget, the bound of a run and minNodes allow."""
         draft, pool = self.draft, self.pool
         ready = [
             settled
@@ -172,14 +173,9 @@ class _Pool:
             ready, key=lambda candidate: (-candidate.claim.price, -candidate.claim.offer.gpu_count, candidate.claim.name)
         ):
             usage = use(t.cast(Node, settled.node), self._pods(settled), self.draft.situation.settings.gpu_resources)
-            moving = [
-                disposition.pod
-                for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
-                if disposition.do is Do.EVICT
-            ]
-            blocked = any(
-                disposition.do is Do.BLOCK for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
-            )
+            drain = voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
+            moving = [disposition.pod for disposition in drain if disposition.do is Do.EVICT]
+            blocked = any(disposition.do is Do.BLOCK for disposition in drain)
             goes_on = settled.stored.deletion is not None and settled.stored.deletion.reason == Reason.UNDERUTILIZED
             since = self._note(settled, usage.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
             if since is None:

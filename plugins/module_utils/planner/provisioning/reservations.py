@@ -87,6 +87,7 @@ class LaunchCapacity:
         return offers
 
     def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
+        """The offers that the pool may rent, best first, and why the others are left out. Made once for a pool, as a plan asks often."""
         if pool.key not in self._selections:
             situation = self.situation
             imageless = situation.imageless(node_class)

@@ -162,6 +162,7 @@ class Room:
         return "" if self.around is None else self.around.against(pod, self._spot)
 
     def add(self, pod: Pod) -> None:
+        """Place the pod, of which :meth:`takes` said yes. A resource of which nothing is known stays unknown."""
         for name, amount in needs(pod, self.place).items():
             there = self.free.get(name)
             if there is not None:

@@ -43,7 +43,7 @@ class Topology:
                 self.add(pod, pod.node)
 
     def copy(self) -> Topology:
-        """The same, to try something."""
+        """The same, for a trial: what is added to the copy does not count here."""
         other = Topology()
         other._spots, other._pods = dict(self._spots), list(self._pods)
         other._spread = {key: (pod, rule, dict(counts)) for key, (pod, rule, counts) in self._spread.items()}

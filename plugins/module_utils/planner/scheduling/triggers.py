@@ -49,7 +49,7 @@ class Sighting:
     gpus: int = 0
 
     def event(self) -> dict[str, t.Any]:
-        """For programs."""
+        """The fields of its line in the event log (docs/reference/events.md)."""
         fields: dict[str, t.Any] = {
             "kind": self.kind,
             "names": list(self.names),
