@@ -117,7 +117,8 @@ def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal,
         more = max(unit, sum((minute_more(machines[one], now) for one in line["ids"] if one in machines), Decimal(0)))
         unseen = any(one in machines and _is_unseen(sight, machines[one]) for one in line["ids"])
         least, most = bounds_of(line)
-        if (not least <= real <= most and not unseen) or (strict and over > more):
+        apart = not least <= Decimal(line["cost"]) <= most
+        if ((apart or not least <= real <= most) and not unseen) or (strict and over > more):
             told = f"${line['cost']} (${least} to ${most})"
             problem = problem or f"I-13: {line['name']} ({line['reason']}) is booked at {told}, billed were ${real}"
         theirs, ours = theirs + real, ours + Decimal(line["cost"])
@@ -173,7 +174,8 @@ def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
     least, most = (sum((bounds_of(line)[side] for line in lines), Decimal(0)) for side in (0, 1))
     more = sum((max(one.price_hour / 60, minute_more(one, now)) for one in mine), Decimal(0))
     unseen = sum((one.cost(now) for one in mine if _is_unseen(sight, one)), Decimal(0))
-    if not least - unseen <= theirs <= most + unseen or (strict and ours > theirs + more):
+    apart = not least <= ours <= most or not least - unseen <= theirs <= most + unseen
+    if apart or (strict and ours > theirs + more):
         return f"I-24: the ledger says ${ours:.4f} in all (${least:.4f} to ${most:.4f}), billed were ${theirs:.4f}"
     traffic, told = I24_traffic(sight)
     return f"I-24: by the ledger's prices per GB traffic costs ${told:.4f}, billed were ${traffic:.4f}" if traffic != told else ""

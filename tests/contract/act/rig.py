@@ -455,8 +455,8 @@ def unlike(line: t.Mapping[str, t.Any], theirs: Decimal, late: int = 1) -> str:
         line["cause"] == "no_capacity"
     ):  # its GPUs never ran, which Paperspace does not say: the ledger has them (docs/evidence/chaos.md)
         part = least
-    if not least - dust - part <= theirs <= most + dust:
-        return f"billed were ${theirs}, and the line says ${least} to ${most}"
+    if not least <= cost <= most or not least - dust - part <= theirs <= most + dust:
+        return f"${cost} are booked, billed were ${theirs}, and the line says ${least} to ${most}"
     over = price * max(60 * late, line["granularity"]) / 3600
     return f"billed were ${theirs}, and the line is more than ${over} above it" if cost > theirs + over + dust else ""
 
