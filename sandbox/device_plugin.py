@@ -99,6 +99,8 @@ _CONFIGURATIONS: dict[tuple[str, int], dict[str, dict[str, int]]] = {
     **{
         (family, 80): {
             "all-1g.10gb": {"1g.10gb": 7},
+            "all-1g.10gb.me": {"1g.10gb+me": 1},
+            "media": {"1g.10gb+me": 1, "1g.10gb": 4, "2g.20gb": 1},  # in a file of the user's own
             "all-2g.20gb": {"2g.20gb": 3},
             "all-3g.40gb": {"3g.40gb": 2},
             "all-7g.80gb": {"7g.80gb": 1},
@@ -116,7 +118,7 @@ def divided(node: Json, model: str, memory_mib: int) -> dict[str, int] | None:
     if config == "all-disabled":
         return {}
     layout = _CONFIGURATIONS.get((model.partition("-")[0], round(memory_mib / 1024)), {}).get(config)
-    return None if layout is None else {f"nvidia.com/mig-{profile}": number for profile, number in layout.items()}
+    return None if layout is None else {f"nvidia.com/mig-{profile.replace('+', '.')}": number for profile, number in layout.items()}
 
 
 def fits(pod: Json, node: Json) -> bool:

@@ -11,16 +11,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.new_node import DIVIDED_GPUS, NO_PROFILES, SLICED_DEVICES
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import ONE_SIGN, RESERVED_LABELS, RESERVED_TAINTS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
-    DIVIDED_GPUS,
     IDLE_ONLY,
-    NO_PROFILES,
     NODES_ONLY,
     PORT_OF_NODE,
     PORT_OF_SERVICE,
     PROBE_WAYS,
-    SLICED_DEVICES,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.wireguard import ENDS_IN, FROM_SECRETS, HERE, NEEDED
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (

@@ -25,7 +25,7 @@ else:
 Json = dict[str, t.Any]
 
 DEFAULT_KEY = "config.yaml"
-_MIG_RESOURCE = re.compile(r"nvidia\.com/mig-\d+g\.\d+gb(\.me(\.all)?)?")
+_MIG_RESOURCE = re.compile(r"nvidia\.com/mig-\d+g\.\d+gb(\.me(\.all)?|\.gfx|-me)?")
 _MIG_STRATEGIES = ("none", "single", "mixed")
 _LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 _KEY = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")  # part of a DaemonSet's name, and a value of a label

@@ -1,18 +1,24 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a pool or request says of its new nodes before pods come: the test that they have to pass, and the images that they pull."""
+"""What a pool or request says of its new nodes before pods come: the test that they have to pass, the images that they pull, and how pods
+will share their GPUs."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from ..model import AcceptanceTest, PrePull
+from ..model import AcceptanceTest, NodeClass, PrePull
 from ..model.cluster import ACCEPTANCE_TIMEOUT, PRE_PULL_TIMEOUT
+from ..model.labels import GPU_TYPE_LABEL
+from ..planner.offers import gpu_models, mig_profiles
 from .reading import Reader
 
 Spec = t.Mapping[str, t.Any]
+NO_PROFILES = "names no MIG profile. Name one, such as 1g.10gb, or remove mig."
+DIVIDED_GPUS = "needs a device plugin that shares no MIG instance: no draDriver and no timeSlicing. Remove one of them."
+SLICED_DEVICES = "is of device plugins, and draDriver says that a DRA driver offers the GPUs. Remove one of them."
 _ACCEPTANCE, _PRE_PULL = "spec.acceptance", "spec.prePull"
 _SHORTEST = 30  # seconds
 _PART = "[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
@@ -65,3 +71,46 @@ def _timeout(given: Spec, path: str, usual: int, reader: Reader) -> int:
     if lasts < _SHORTEST:
         reader.fault(f"{path}.timeout", f"{lasts} s is too short to pull an image. Give {_SHORTEST}s or more.")
     return lasts
+
+
+# ---- how the pods on its nodes share a GPU: by MIG profiles (L-52), or in slices of time
+
+
+def shared_gpus(spec: Spec, reader: Reader, node_class: NodeClass | None) -> dict[str, t.Any]:
+    """The Pool's fields that they give, by name. ``node_class`` None = it is not known, and its own fault was reported."""
+    sliced = spec.get("timeSlicing") or {}
+    if "draDriver" in spec and sliced:
+        reader.fault("spec.timeSlicing", SLICED_DEVICES)
+    return {
+        "mig": _mig(spec, reader, node_class),
+        "slices": sliced.get("replicas", 1),
+        "slices_renamed": sliced.get("renameByDefault", False),
+    }
+
+
+def _mig(spec: Spec, reader: Reader, node_class: NodeClass | None) -> tuple[tuple[str, int], ...]:
+    """Each MIG profile with its instances on a GPU. Faults: what another field excludes, and what no GPU that may be rented holds."""
+    if "mig" not in spec:
+        return ()
+    wanted = spec["mig"].get("profiles", {})
+    if "draDriver" in spec or "timeSlicing" in spec:
+        reader.fault("spec.mig", DIVIDED_GPUS)
+    if not wanted:
+        reader.fault("spec.mig.profiles", NO_PROFILES)
+    elif why := mig_profiles.nowhere(wanted):
+        reader.fault("spec.mig.profiles", f"{why}. Name a layout of NVIDIA's MIG User Guide, or leave this out.")
+    else:
+        for kinds in _named(spec, node_class):
+            if why := mig_profiles.against_kinds(kinds, wanted):
+                reader.fault("spec.mig.profiles", f"{why}. Name profiles of a GPU type that the class and the pool accept.")
+    return tuple(sorted(wanted.items()))
+
+
+def _named(spec: Spec, node_class: NodeClass | None) -> t.Iterator[t.Sequence[str]]:
+    """Each list of GPU types of which a machine must have one: that of the class, and those of the pool's requirements."""
+    if node_class is not None and node_class.gpu_types:
+        yield node_class.gpu_types
+    for one in spec.get("template", {}).get("spec", {}).get("requirements", ()):
+        known = [value for value in one.get("values", ()) if gpu_models.parse(value) is not None]
+        if one["key"] == GPU_TYPE_LABEL and one["operator"] == "In" and known:
+            yield known

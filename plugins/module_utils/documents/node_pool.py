@@ -44,17 +44,16 @@ from ..model.labels import (
 )
 from ..model.spec import DRAIN_TIMEOUT, IDLE_BELOW, IDLE_WINDOW, UNHEALTHY_FOR
 from ..planner.disruption.disruption_budgets import valid
-from ..planner.offers import mig_profiles
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
 from ..talos.validation.rules import key_problem, value_problem
 from ..units.calendar import REMEDY, parse_cron, zone
 from ..units.values import print_duration
-from .new_node import acceptance, pre_pull
+from .new_node import acceptance, pre_pull, shared_gpus
 from .node_class import OWN_MACHINES, budget, fingerprint, mesh_choice, own_regions, share, template_text, with_talos
 from .reading import Reader, taints
 from .schemas import DAYS
-from .service import DIVIDED_GPUS, NO_PROFILES, SLICED_DEVICES, check_clouds, lanes, service
+from .service import check_clouds, lanes, service
 from .wireguard import without_key
 
 REQUEST_NAMESPACE = "tgp-system"
@@ -122,6 +121,7 @@ def node_pool(
         idle_probe=probe,
         idle_probed=probe is not None and serves is None,
         **scaling(spec, reader),
+        **shared_gpus(spec, reader, classes.get(name)),
         **disruption(spec.get("disruption", {}), reader, services=serves is not None),
     )
 
@@ -285,34 +285,14 @@ def check_marks(template: Spec, reader: Reader) -> None:
 
 def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
     """The Pool's fields that they give, by name."""
-    sliced = spec.get("timeSlicing") or {}
-    if "draDriver" in spec and sliced:
-        reader.fault("spec.timeSlicing", SLICED_DEVICES)
     return {
-        "mig": _mig(spec, reader),
         "pack": spec.get("pack", "price"),
         "schedulers": tuple(spec.get("schedulers", ())),
         "scale_up_delay": reader.duration(spec.get("scaleUpDelay"), "spec.scaleUpDelay", 0),
         "dra_driver": spec.get("draDriver", ""),
         "capacity_buffers": spec.get("capacityBuffers", False),
         "provisioning_classes": tuple(spec.get("provisioningClasses", ())),
-        "slices": sliced.get("replicas", 1),
-        "slices_renamed": sliced.get("renameByDefault", False),
     }
-
-
-def _mig(spec: Spec, reader: Reader) -> tuple[tuple[str, int], ...]:
-    """Each MIG profile with its instances on a GPU. Faults: what another field excludes, and what no GPU holds."""
-    if "mig" not in spec:
-        return ()
-    wanted = spec["mig"].get("profiles", {})
-    if "draDriver" in spec or "timeSlicing" in spec:
-        reader.fault("spec.mig", DIVIDED_GPUS)
-    if not wanted:
-        reader.fault("spec.mig.profiles", NO_PROFILES)
-    elif why := mig_profiles.nowhere(wanted):
-        reader.fault("spec.mig.profiles", f"{why}. Name a layout of NVIDIA's MIG User Guide, or leave this out.")
-    return tuple(sorted(wanted.items()))
 
 
 # ---- by which signs on its Node a machine is unhealthy (L-37)

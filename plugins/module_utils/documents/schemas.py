@@ -423,7 +423,7 @@ NODE_POOL = _document(
                     "profiles": {
                         "type": "object",
                         "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 7},
-                        "description": "profile (1g.10gb) to the number of its instances on each GPU",
+                        "description": "profile (1g.10gb, 1g.10gb+me) to the number of its instances on each GPU",
                     }
                 },
                 ("profiles",),

@@ -44,9 +44,6 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
 PROBE_WAYS = "needs exactly one of url (a path of the service or node) and command (run on the controller)."
 PORT_OF_SERVICE = "is for nodes: a service is asked on its healthPort. Remove it."
 PORT_OF_NODE = "goes with url, and with nothing else: on which port of the node it is asked. Give both, or none."
-NO_PROFILES = "names no MIG profile. Name one, such as 1g.10gb, or remove mig."
-DIVIDED_GPUS = "needs a device plugin that shares no MIG instance: no draDriver and no timeSlicing. Remove one of them."
-SLICED_DEVICES = "is of device plugins, and draDriver says that a DRA driver offers the GPUs. Remove one of them."
 IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 

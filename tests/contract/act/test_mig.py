@@ -16,6 +16,7 @@ from .rig import Rig
 from .test_autoscale import IDLE, ask, runs, scale
 
 SMALL = "nvidia.com/mig-1g.10gb"
+MEDIA = f"{SMALL}.me"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 
@@ -80,6 +81,26 @@ def test_L52_what_no_machine_holds_is_reported_with_its_pod_and_rents_nothing(ri
     found = scale(rig)
     reasons = {one["pod"]: one["reason"] for one in found["waiting"]}
     assert found["launch"] == [] and "mig profiles" in reasons["default/newer"], reasons
+
+
+def test_L52_one_instance_of_each_gpu_has_media_extensions(rig: Rig) -> None:
+    """Of two pods that need them each gets a machine, and the plain instances beside it serve the others."""
+    divide(rig, {"1g.10gb+me": 1, "1g.10gb": 4, "2g.20gb": 1}, "media")
+    for name in ("video", "film"):
+        ask(rig, name, resource=MEDIA)
+    for name in "abc":
+        ask(rig, name, resource=SMALL)
+    first = scale(rig)
+    assert [one["reason"] for one in first["waiting"]] == [""] * 5 and len(first["launch"]) == 2, first["waiting"]
+    rig.until(
+        lambda: scale(rig)["launch"] == [] and [one["phase"] for one in rig.claims().values()] == ["Ready"] * 2,
+        "both nodes are complete",
+        90,
+    )
+    for node in rig.nodes().values():
+        if node["metadata"]["labels"].get(CONFIG):
+            shown = node["status"]["allocatable"]
+            assert (shown[MEDIA], shown[SMALL], shown["nvidia.com/mig-2g.20gb"]) == ("1", "4", "1")
 
 
 def test_L52_a_node_that_mig_has_not_divided_is_not_complete(rig: Rig) -> None:

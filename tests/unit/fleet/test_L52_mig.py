@@ -10,6 +10,7 @@ import itertools
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.device_plugin.config import faults
 from ansible_collections.tgp.gpu.plugins.module_utils.model import AcceptanceTest, Offer, Phase, Plan, Pod
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims import record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models, mig_profiles
@@ -26,8 +27,10 @@ from .pods import GPU
 from .test_L17_autoscale import asks, launched, machine, reasons, scale, world
 
 H100: t.Final = {"model": "H100-SXM", "gpu_memory_mib": 81559}
+MEDIA: t.Final = "nvidia.com/mig-1g.10gb.me"
 SMALL, MIDDLE, LARGE = (f"nvidia.com/mig-{one}" for one in ("1g.10gb", "2g.20gb", "3g.40gb"))
 SEVEN, BALANCED = pool(mig=(("1g.10gb", 7),)), pool(mig=(("1g.10gb", 2), ("2g.20gb", 1), ("3g.40gb", 1)))
+WITH_MEDIA = pool(mig=(("1g.10gb", 6), ("1g.10gb+me", 1)))
 ONE = offer("2.00", id="one", **H100)
 EIGHT = offer("15.00", id="eight", gpu_count=8, instance_type="gpu_8x", **H100)
 
@@ -61,6 +64,18 @@ def many(number: int, resource: str = SMALL) -> list[Pod]:
         ({"7g.80gb": 1}, True),
         ({"7g.80gb": 1, "1g.10gb": 1}, False),
         ({"1g.5gb": 1}, False),
+        ({"1g.10gb+me": 1}, True),
+        ({"1g.10gb+me": 2}, False),
+        ({"1g.10gb+me": 1, "1g.10gb": 6}, True),
+        ({"1g.10gb+me": 1, "1g.10gb": 7}, False),
+        ({"1g.10gb+me": 1, "1g.20gb": 3}, True),
+        ({"1g.10gb+me": 1, "1g.20gb": 4}, False),
+        ({"1g.10gb+me": 1, "2g.20gb": 3}, True),
+        ({"1g.10gb+me": 1, "1g.10gb": 1, "2g.20gb": 1, "3g.40gb": 1}, True),
+        ({"1g.10gb+me": 1, "3g.40gb": 2}, False),
+        ({"1g.20gb+me": 1}, False),
+        ({"1g.10gb+gfx": 1}, False),
+        ({"1g.10gb-me": 1}, False),
     ],
 )
 def test_L52_E_what_an_h100_of_80_gb_holds(layout: dict[str, int], fits: bool) -> None:
@@ -87,6 +102,23 @@ def test_L52_E_what_an_h100_of_80_gb_holds(layout: dict[str, int], fits: bool) -
         ("RTXPRO6000", 97887, {"1g.24gb": 4}, True),
         ("RTXPRO6000", 97887, {"1g.24gb": 2, "2g.48gb": 1}, True),
         ("RTXPRO6000", 97887, {"1g.24gb": 3, "2g.48gb": 1}, False),
+        ("A30", 24576, {"1g.6gb+me": 1, "1g.6gb": 3}, True),
+        ("A30", 24576, {"2g.12gb+me": 1, "1g.6gb": 2}, True),
+        ("A30", 24576, {"2g.12gb+me": 1, "1g.6gb+me": 1}, False),
+        ("A100-SXM", 40960, {"1g.5gb+me": 1, "1g.5gb": 6}, True),
+        ("A100-SXM", 40960, {"1g.10gb+me": 1}, False),
+        ("H100-NVL", 95830, {"1g.12gb+me": 1, "1g.12gb": 6}, True),
+        ("H200", 143771, {"1g.18gb+me": 1}, True),
+        ("B200", 184320, {"1g.23gb+me": 1, "1g.23gb": 6}, True),
+        ("RTXPRO6000", 97887, {"1g.24gb+gfx": 4}, True),
+        ("RTXPRO6000", 97887, {"2g.48gb+gfx": 1, "1g.24gb+gfx": 1, "1g.24gb+me": 1}, True),
+        ("RTXPRO6000", 97887, {"1g.24gb+me": 2}, False),
+        ("RTXPRO6000", 97887, {"1g.24gb+me.all": 1, "1g.24gb-me": 3}, True),
+        ("RTXPRO6000", 97887, {"1g.24gb+me.all": 1, "1g.24gb": 1}, False),
+        ("RTXPRO6000", 97887, {"2g.48gb+me.all": 1, "2g.48gb-me": 1}, True),
+        ("RTXPRO6000", 97887, {"2g.48gb+me.all": 1, "1g.24gb+me": 1}, False),
+        ("RTXPRO6000", 97887, {"4g.96gb+gfx": 1}, True),
+        ("RTXPRO6000", 97887, {"4g.96gb+me": 1}, False),
         ("A10", 24576, {"1g.6gb": 1}, False),
         ("RTXPRO6000-MIG-1G", 24576, {"1g.24gb": 1}, False),
         ("", None, {"1g.10gb": 1}, False),
@@ -109,18 +141,47 @@ def test_L52_of_two_sizes_that_fit_the_nearer_is_taken() -> None:
 
 def test_L52_what_is_unknown_says_so_and_holds_nothing() -> None:
     assert against("A10", 24576, {"1g.6gb": 1}) == "the MIG profiles of A10 with 24576 MiB are not known"
-    assert "1 × 1g.5gb; it has 1g.10gb, 1g.20gb" in against("H100-SXM", 81559, {"1g.5gb": 1})
+    assert "1 × 1g.5gb: it has no profile 1g.5gb, only 1g.10gb, 1g.20gb" in against("H100-SXM", 81559, {"1g.5gb": 1})
+    lacking = "H100-SXM cannot hold 2 × 1g.10gb+me: only one instance of a GPU has media extensions"
+    assert against("H100-SXM", 81559, {"1g.10gb+me": 2}) == lacking
+    assert against("H100-SXM", 81559, {"1g.10gb": 1, "3g.40gb": 2}).endswith(": these take 9 memory slices, and it has 8")
+    assert against("H100-SXM", 81559, {"4g.40gb": 2}).endswith(": their memory slices would overlap")
+    assert against("RTXPRO6000", 97887, {"1g.24gb+me.all": 1, "1g.24gb": 1}).endswith(
+        ": these take 5 media engines of each kind, and it has 4"
+    )
     assert nowhere({"1g.10gb": 1, "9g.99gb": 1}) == f"no model of the table of {mig_profiles.READ} has MIG profile 9g.99gb"
 
 
 def test_L52_every_model_of_the_table_is_one_that_offers_name() -> None:
-    for models, gib, forms, names in mig_profiles._TABLE:
-        assert len(names.split()) == len(forms) and all(mig_profiles.NAME.fullmatch(name) for name in names.split())
+    for models, gib, forms, plain, others in mig_profiles._TABLE:
+        names = f"{plain} {others}".split()
+        assert len(plain.split()) == len(forms) and all(mig_profiles.NAME.fullmatch(name) for name in names)
         for model in models:
-            assert gpu_models.vendor(model) == "nvidia" and (shapes(model, gib * 1024) or {}).keys() == set(names.split())
+            assert gpu_models.vendor(model) == "nvidia" and (shapes(model, gib * 1024) or {}).keys() == set(names)
 
 
-FORMS = {row[3]: dict(zip(row[3].split(), row[2], strict=True)) for row in mig_profiles._TABLE}
+@pytest.mark.parametrize(
+    ("profile", "resource"),
+    [
+        ("1g.10gb", "nvidia.com/mig-1g.10gb"),
+        ("1g.10gb+me", MEDIA),
+        ("1g.24gb+gfx", "nvidia.com/mig-1g.24gb.gfx"),
+        ("1g.24gb+me.all", "nvidia.com/mig-1g.24gb.me.all"),
+        ("1g.24gb-me", "nvidia.com/mig-1g.24gb-me"),
+    ],
+)
+def test_L52_E_the_resource_of_a_profile_is_spelled_as_the_device_plugin_does(profile: str, resource: str) -> None:
+    """A plus sign is no character of a resource's name. The role's own check of a configuration knows the same names."""
+    assert mig_profiles.NAME.fullmatch(profile) and mig_profiles.resource(profile) == resource
+    content = {
+        "version": "v1",
+        "flags": {"migStrategy": "mixed"},
+        "sharing": {"timeSlicing": {"resources": [{"name": resource, "replicas": 2}]}},
+    }
+    assert faults(content) == []
+
+
+FORMS = {" ".join(forms): forms for _models, _gib, forms in mig_profiles._ROWS}
 LAYOUTS = st.sampled_from(sorted(FORMS)).flatmap(
     lambda names: st.tuples(st.just(names), st.dictionaries(st.sampled_from(names.split()), st.integers(1, 4), min_size=1))
 )
@@ -137,6 +198,9 @@ def test_L52_instances_lie_at_their_places_and_never_on_each_other(drawn: tuple[
     assert len(taken) == len(set(taken)) and max(taken) < max(form.memory for form in forms.values())
     assert all(start in forms[name].starts for name, start in laid)
     assert sum(forms[name].compute for name, _start in laid) <= max(form.compute for form in forms.values())
+    assert sum("+me" in name for name, _start in laid) <= 1
+    if any(name.endswith("+me.all") for name, _start in laid):
+        assert all(name.endswith(("+me.all", "-me")) for name, _start in laid)
 
 
 @given(LAYOUTS)
@@ -146,7 +210,9 @@ def test_L52_what_is_refused_fits_in_no_order(drawn: tuple[str, dict[str, int]])
     names = [name for name, number in wanted.items() for _one in range(number)]
     if len(names) <= 5:
         choices = itertools.product(*(forms[name].starts for name in names))
-        possible = any(_apart(names, starts, forms) for starts in choices)
+        engines = sum(forms[name].media for name in names) <= max(form.media for form in forms.values())
+        single = sum(forms[name].extended for name in names) <= 1
+        possible = engines and single and any(_apart(names, starts, forms) for starts in choices)
         assert (lay(wanted, forms) is not None) is possible
     for name in wanted if lay(wanted, forms) is not None else ():
         assert lay({**wanted, name: wanted[name] - 1}, forms) is not None
@@ -172,6 +238,10 @@ def _apart(names: list[str], starts: tuple[int, ...], forms: dict[str, mig_profi
         ([*many(2), *many(1, MIDDLE), *many(2, LARGE)], BALANCED, 2),
         ([*many(5), *many(1, MIDDLE)], BALANCED, 3),
         ([wants("three", SMALL, 3)], SEVEN, 1),
+        ([*many(6), *many(1, MEDIA)], WITH_MEDIA, 1),
+        ([*many(6), *many(2, MEDIA)], WITH_MEDIA, 2),
+        (many(3, MEDIA), WITH_MEDIA, 3),
+        (many(7), WITH_MEDIA, 2),
     ],
 )
 def test_L52_E_packing_decides_how_many_machines_are_rented(pods: list[Pod], layout: t.Any, machines: int) -> None:
@@ -255,6 +325,8 @@ def test_L52_a_node_is_complete_with_every_instance_of_every_profile() -> None:
     assert missing({GPU: 1}, dataclasses.replace(BALANCED, gpu_wait="any")) == ["0 of 1 MIG instances"]
     assert missing({GPU: 1}, dataclasses.replace(BALANCED, gpu_wait="none")) == []
     assert missing({SMALL: 7}, BALANCED, expected=7) == [], "launched before the layout changed"
+    assert missing({SMALL: 6, MEDIA: 1}, WITH_MEDIA, expected=7) == []
+    assert missing({SMALL: 7}, WITH_MEDIA, expected=7) == [f"0 of 1 {MEDIA}"], "a plugin before v0.20 counts both under one name"
 
 
 def reaped(allocatable: dict[str, int], layout: t.Any, expected: int = 7, now: str = "15:00", **facts: t.Any) -> Plan:
