@@ -52,6 +52,7 @@ class Sharing:
     renamed: bool = False
     dra: bool = False  # as devices of a DRA driver
     mixed: bool = False  # MIG instances under names of their own
+    waits: bool = False  # for the control daemon of MPS: nothing is advertised until it runs
 
 
 def runs_on(client: Client, name: str) -> bool:
@@ -83,7 +84,10 @@ def read_sharing(client: Client, pod: Json) -> Sharing:
             path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{source['name']}"
             data = client.call("GET", path).get("data") or {}
             content = yaml.safe_load(data[source["items"][0]["key"]])
-            slicing = (content.get("sharing") or {}).get("timeSlicing") or {}
+            sharing = content.get("sharing") or {}
+            if sharing.get("mps") and not _has_mps_daemon(client):
+                return Sharing(waits=True)
+            slicing = sharing.get("mps") or sharing.get("timeSlicing") or {}
             replicas = [one["replicas"] for one in slicing.get("resources") or [] if one["name"] == "nvidia.com/gpu"]
             mixed = (content.get("flags") or {}).get("migStrategy") == "mixed"
             return Sharing(replicas[0], bool(slicing.get("renameByDefault")), mixed=mixed) if replicas else Sharing(mixed=mixed)
@@ -119,6 +123,11 @@ def divided(node: Json, model: str, memory_mib: int) -> dict[str, int] | None:
         return {}
     layout = _CONFIGURATIONS.get((model.partition("-")[0], round(memory_mib / 1024)), {}).get(config)
     return None if layout is None else {f"nvidia.com/mig-{profile.replace('+', '.')}": number for profile, number in layout.items()}
+
+
+def _has_mps_daemon(client: Client) -> bool:
+    """Whether a DaemonSet runs it, as the GPU Operator's does."""
+    return any("mps-control-daemon" in one["metadata"]["name"] for one in client.call("GET", PATH)["items"])
 
 
 def fits(pod: Json, node: Json) -> bool:

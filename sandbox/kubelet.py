@@ -135,6 +135,8 @@ def offer_gpus(client: Client, node: str, gpus: int, sharing: Sharing = Sharing(
     if sharing.dra:
         dra_driver.publish(client, node, gpus, model, memory_mib)
         return
+    if sharing.waits:
+        return
     if sharing.mixed:
         parts = divided(_node(client, node), model, memory_mib)
         if parts != {}:

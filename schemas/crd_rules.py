@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import COMMANDS, FILES, SECRETS
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.new_node import DIVIDED_GPUS, NO_PROFILES, SLICED_DEVICES
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.new_node import DIVIDED_GPUS, MPS_ALONE, NO_PROFILES, SLICED_DEVICES
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import ONE_SIGN, RESERVED_LABELS, RESERVED_TAINTS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.service import (
     IDLE_ONLY,
@@ -310,6 +310,7 @@ _NODE_POOL: Rules = {
         *_nodes_only(inner=False),
         rule("!has(self.draDriver) || !has(self.timeSlicing)", SLICED_DEVICES, at=".timeSlicing"),
         rule("!has(self.mig) || (!has(self.draDriver) && !has(self.timeSlicing))", DIVIDED_GPUS, at=".mig"),
+        rule("!has(self.mps) || (!has(self.draDriver) && !has(self.timeSlicing) && !has(self.mig))", MPS_ALONE, at=".mps"),
         rule("!has(self.mig) || size(self.mig.profiles) > 0", NO_PROFILES, at=".mig.profiles"),
         rule(
             f"!({_SERVES} && {has('disruption.idleProbe.port')})",

@@ -16,6 +16,7 @@ import typing as t
 
 from ..core.errors import lazy
 from ..model.resources import NVIDIA_GPU, SHARED_GPU
+from ..planner.offers.gpu_attributes import MPS_CLIENTS, MPS_CLIENTS_BEFORE
 
 if t.TYPE_CHECKING:
     import yaml
@@ -37,14 +38,16 @@ _Check = t.Callable[[str, t.Any], t.Iterator[str]]
 class PluginConfig:
     """One configuration. ``key``: its key in the ConfigMap; ``content``: what the plugin reads.
 
-    ``replicas`` are those of each shared resource. ``renamed``: a shared resource is offered as ``nvidia.com/gpu.shared``. ``mig``: MIG devices
-    are served. ``device_specs``: device nodes are handed to the kubelet. ``cdi``: the plugin writes CDI specifications.
+    ``replicas`` are those of each shared resource. ``renamed``: a shared resource is offered as ``nvidia.com/gpu.shared``. ``mps``: MPS shares
+    it, not time. ``mig``: MIG devices are served. ``device_specs``: device nodes are handed to the kubelet. ``cdi``: the plugin writes CDI
+    specifications.
     """
 
     key: str
     content: Json
     replicas: t.Mapping[str, int]
     renamed: bool
+    mps: bool
     mig: str
     device_specs: bool
     cdi: bool
@@ -64,17 +67,16 @@ def to_yaml(document: Json) -> str:
     return t.cast(str, yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False))
 
 
-def of_replicas(replicas: int, key: str = DEFAULT_KEY, *, renamed: bool = False) -> PluginConfig:
-    """Time slicing with so many replicas of each GPU; 1 shares nothing.
+def of_replicas(replicas: int, key: str = DEFAULT_KEY, *, renamed: bool = False, mps: bool = False) -> PluginConfig:
+    """Time slicing, or MPS, with so many replicas of each GPU; 1 shares nothing.
 
     ``failOnInitError`` stays true: a plugin that finds no driver yet is restarted until it does. With false it would wait for ever.
     """
     content: Json = {"version": "v1", "flags": {"migStrategy": "none", "failOnInitError": True}}
     if replicas > 1:
         resources = [{"name": NVIDIA_GPU, "replicas": replicas}]
-        content["sharing"] = {
-            "timeSlicing": {"renameByDefault": renamed, "failRequestsGreaterThanOne": True, "resources": resources}
-        }
+        shared = {"renameByDefault": renamed, "failRequestsGreaterThanOne": True, "resources": resources}
+        content["sharing"] = {"mps" if mps else "timeSlicing": shared}
     return of_content(content, key)
 
 
@@ -82,13 +84,15 @@ def of_content(content: Json, key: str = DEFAULT_KEY) -> PluginConfig:
     """A configuration without faults (see :func:`faults`) as a record."""
     flags = content.get("flags") or {}
     plugin = flags.get("plugin") or {}
-    slicing = (content.get("sharing") or {}).get("timeSlicing") or {}
+    sharing = content.get("sharing") or {}
+    slicing = sharing.get("mps") or sharing.get("timeSlicing") or {}
     strategies = _listed(plugin.get("deviceListStrategy", "envvar"))
     return PluginConfig(
         key,
         content,
         {one["name"]: one["replicas"] for one in slicing.get("resources") or []},
         bool(slicing.get("renameByDefault")),
+        bool(sharing.get("mps")),
         flags.get("migStrategy", "none"),
         bool(plugin.get("passDeviceSpecs")),
         any(str(one).startswith("cdi-") for one in strategies),
@@ -98,7 +102,7 @@ def of_content(content: Json, key: str = DEFAULT_KEY) -> PluginConfig:
 def advice(config: PluginConfig) -> list[str]:
     """What the plugin takes and its user may not expect."""
     slicing = (config.content.get("sharing") or {}).get("timeSlicing") or {}
-    if config.replicas and not slicing.get("failRequestsGreaterThanOne"):
+    if config.replicas and not config.mps and not slicing.get("failRequestsGreaterThanOne"):
         return [
             f"{config.key}: failRequestsGreaterThanOne is not true, so a pod that requests 2 replicas starts and gets no more than one that "
             "requests 1."
@@ -121,8 +125,13 @@ def faults(content: t.Any) -> list[str]:
 
 def _across(content: Json) -> t.Iterator[str]:
     """Rules between fields, for a content whose single fields are right."""
-    slicing = (content.get("sharing") or {}).get("timeSlicing") or {}
+    sharing = content.get("sharing") or {}
+    slicing, mps = sharing.get("timeSlicing") or {}, sharing.get("mps")
     mig = (content.get("flags") or {}).get("migStrategy", "none")
+    if mps and slicing:
+        yield "sharing: mps and timeSlicing exclude each other. Keep one of them."
+    if mps and mig != "none":
+        yield f"sharing.mps: the device plugin has no MPS with MIG, and flags.migStrategy is {mig}."
     names = [one["name"] for one in slicing.get("resources") or []]
     for place, name in enumerate(names):
         path = f"sharing.timeSlicing.resources[{place}].name"
@@ -215,6 +224,22 @@ def _resource_name(path: str, value: t.Any) -> t.Iterator[str]:
         yield f"{path}: {_shown(value)} cannot be shared; only {NVIDIA_GPU}, and nvidia.com/mig-1g.10gb and the like."
 
 
+def _whole_gpu(path: str, value: t.Any) -> t.Iterator[str]:
+    if value != NVIDIA_GPU:
+        yield f"{path}: {_shown(value)} cannot be shared by MPS; only {NVIDIA_GPU}."
+
+
+def _clients(path: str, value: t.Any) -> t.Iterator[str]:
+    yield from _replicas(path, value)
+    if isinstance(value, int) and value > MPS_CLIENTS:
+        yield f"{path}: {value} is more than MPS serves; it must be at most {MPS_CLIENTS}, and {MPS_CLIENTS_BEFORE} on a GPU before Turing."
+
+
+def _one_each(path: str, value: t.Any) -> t.Iterator[str]:
+    if value is not True:
+        yield f"{path}: {_shown(value)} is not possible; MPS gives a request one share, whatever this says. Remove it."
+
+
 def _replicas(path: str, value: t.Any) -> t.Iterator[str]:
     if not isinstance(value, int) or isinstance(value, bool):
         yield f"{path}: a whole number is needed, not {_shown(value)}."
@@ -234,26 +259,33 @@ _RESOURCE: dict[str, _Check] = {
 }
 
 
-def _resources(path: str, value: t.Any) -> t.Iterator[str]:
+def _resources(entry: t.Mapping[str, _Check]) -> _Check:
+    return lambda path, value: _entries(path, value, entry)
+
+
+def _entries(path: str, value: t.Any, entry: t.Mapping[str, _Check]) -> t.Iterator[str]:
     if not isinstance(value, list):
         yield f"{path}: a list is needed, not {_shown(value)}."
     elif not value:
         yield f"{path}: it must not be empty. For whole GPUs leave sharing out."
     else:
         for place, one in enumerate(value):
-            yield from _object(f"{path}[{place}]", one, _RESOURCE, required=("name", "replicas"))
+            yield from _object(f"{path}[{place}]", one, entry, required=("name", "replicas"))
 
 
 _SLICING: dict[str, _Check] = {
     "renameByDefault": _bool,
     "failRequestsGreaterThanOne": _bool,
-    "resources": _resources,
+    "resources": _resources(_RESOURCE),
+}
+_MPS: dict[str, _Check] = {
+    "renameByDefault": _bool,
+    "failRequestsGreaterThanOne": _one_each,
+    "resources": _resources({**_RESOURCE, "name": _whole_gpu, "replicas": _clients}),
 }
 _SHARING: dict[str, _Check] = {
     "timeSlicing": _inside(_SLICING, required=("resources",)),
-    "mps": _refused(
-        "MPS needs a control daemon with hostPID on each node, which is not installed here, and it excludes timeSlicing. Use timeSlicing."
-    ),
+    "mps": _inside(_MPS, required=("resources",)),
 }
 _PLUGIN: dict[str, _Check] = {
     "passDeviceSpecs": _bool,

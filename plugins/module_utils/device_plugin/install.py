@@ -37,7 +37,7 @@ from .helm import find_helm, install_release
 from .kustomize import kustomize_folder
 from .manifests import MANAGER, NAME, PluginOptions, daemon_set_name, plugin_objects
 from .neighbours import Neighbour, is_power_limit, is_standalone, neighbours_of, others_than_operator
-from .options import plugin_options
+from .options import plugin_options, refuse_mps
 from .power_limits import NAMESPACE
 from .rollout import (
     GpuNode,
@@ -74,6 +74,7 @@ def install_device_plugin(task: Task) -> dict[str, t.Any]:
         profile = chosen_profile(task.params["profile"], talos, standalone_there=any(map(is_standalone, daemon_sets)))
         if profile == OPERATOR:
             return _install_operator(task, kube, options, daemon_sets)
+        refuse_mps(task, options)
         return _install(task, kube, options, daemon_sets)
     finally:
         kube.close()
@@ -92,6 +93,7 @@ def _render(task: Task, options: PluginOptions) -> dict[str, t.Any]:
         files = kustomize_folder(flux_objects(options, _chart(task), own))
         files["values.yaml"] = to_yaml(operator_values(options, own))
     else:
+        refuse_mps(task, options)
         files = kustomize_folder(plugin_objects(options))
     written = write_files(task, {folder / name: NewFile(text.encode()) for name, text in files.items()})
     task.progress(f"Apply it with: kubectl apply -k {folder}")

@@ -51,6 +51,16 @@ def plugin_options(task: Task, pools: t.Sequence[Pool]) -> PluginOptions:
     )
 
 
+def refuse_mps(task: Task, options: PluginOptions) -> None:
+    """The stand-alone plugin would wait for ever for the daemon of MPS, and show no GPU. InvalidInput says so."""
+    if keys := [config.key for config in options.configs if config.mps]:
+        raise InvalidInput(
+            f"MPS (sharing.mps of {', '.join(keys)}) needs NVIDIA's MPS control daemon on each node, which the stand-alone plugin does not "
+            "bring: no GPU would be shown.",
+            remedy=f"Set {task.called('profile')}=operator: the GPU Operator runs the daemon. Or share GPUs by timeSlicing.",
+        )
+
+
 def _default_config(task: Task, pools: t.Sequence[Pool]) -> PluginConfig:
     params = task.params
     if params["config"] is not None:
@@ -69,16 +79,16 @@ def _default_config(task: Task, pools: t.Sequence[Pool]) -> PluginConfig:
 
 def _of_pools(task: Task, pools: t.Sequence[Pool]) -> PluginConfig:
     """The one that makes their nodes show what these pools say."""
-    kinds = sorted({(pool.slices, pool.slices_renamed) for pool in pools})
+    kinds = sorted({(pool.slices, pool.slices_renamed, pool.mps) for pool in pools})
     if len(kinds) > 1:
-        said = ", ".join(f"{pool.key}: {pool.slices}" for pool in pools)
+        said = ", ".join(f"{pool.key}: {pool.slices}{' by mps' if pool.mps else ''}" for pool in pools)
         raise InvalidInput(
             f"The pools share their GPUs in different ways (timeSlicing.replicas of {said}), and one configuration serves all nodes.",
             remedy=f"Give a configuration for each other number with {task.called('configs')}, and the label {DEVICE_PLUGIN_CONFIG_LABEL} "
             "with its name in the pool's template.",
         )
-    slices, renamed = kinds[0] if kinds else (1, False)
-    return of_replicas(slices, renamed=renamed)
+    slices, renamed, mps = kinds[0] if kinds else (1, False, False)
+    return of_replicas(slices, renamed=renamed, mps=mps)
 
 
 def _further_configs(task: Task) -> list[PluginConfig]:
@@ -119,13 +129,17 @@ def _disagreement(pool: Pool, configs: t.Sequence[PluginConfig]) -> str:
     name = "the default configuration" if config.key == DEFAULT_KEY else f"configuration {config.key}"
     if pool.mig and config.mig != "mixed":
         return f"{pool.key}: its mig needs flags.migStrategy: mixed, and {name} has {config.mig}."
+    if pool.slices > 1 and config.replicas and pool.mps is not config.mps:
+        ways = {True: "mps", False: "timeSlicing"}
+        return f"{pool.key}: its {ways[pool.mps]} and {name} differ, which shares GPUs by {ways[config.mps]}."
     if config.mig != "none" or pool.gpu_wait == "none":
         return ""
     expected = (SHARED_GPU if pool.slices_renamed else NVIDIA_GPU, pool.slices)
     shown = config.advertised(1)
     if shown == expected:
         return ""
-    return f"{pool.key}: its timeSlicing makes {expected[1]} {expected[0]} of each GPU, and {name} {shown[1]} {shown[0]}."
+    way = "mps" if pool.mps else "timeSlicing"
+    return f"{pool.key}: its {way} makes {expected[1]} {expected[0]} of each GPU, and {name} {shown[1]} {shown[0]}."
 
 
 def _selector(given: t.Mapping[str, t.Any] | None) -> dict[str, str]:

@@ -18,6 +18,9 @@ from .reading import Reader
 Spec = t.Mapping[str, t.Any]
 NO_PROFILES = "names no MIG profile. Name one, such as 1g.10gb, or remove mig."
 DIVIDED_GPUS = "needs a device plugin that shares no MIG instance: no draDriver and no timeSlicing. Remove one of them."
+MPS_ALONE = (
+    "shares whole GPUs of a device plugin, and only one way does: no draDriver, no mig and no timeSlicing. Remove one of them."
+)
 SLICED_DEVICES = "is of device plugins, and draDriver says that a DRA driver offers the GPUs. Remove one of them."
 _ACCEPTANCE, _PRE_PULL = "spec.acceptance", "spec.prePull"
 _SHORTEST = 30  # seconds
@@ -81,8 +84,13 @@ def shared_gpus(spec: Spec, reader: Reader, node_class: NodeClass | None) -> dic
     sliced = spec.get("timeSlicing") or {}
     if "draDriver" in spec and sliced:
         reader.fault("spec.timeSlicing", SLICED_DEVICES)
+    if "mps" in spec:
+        sliced = spec["mps"]
+        if "draDriver" in spec or "timeSlicing" in spec or "mig" in spec:
+            reader.fault("spec.mps", MPS_ALONE)
     return {
         "mig": _mig(spec, reader, node_class),
+        "mps": "mps" in spec,
         "slices": sliced.get("replicas", 1),
         "slices_renamed": sliced.get("renameByDefault", False),
     }

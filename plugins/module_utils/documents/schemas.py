@@ -220,6 +220,7 @@ _ACCEPTANCE = object_of(
     (),
     "what a new node has to pass before pods may come",
 )
+_RENAME = described(YES_NO, "the device plugin offers shares of a GPU under the resource's name with .shared")
 _PRE_PULL = object_of(
     {
         "images": list_of(TEXT, 1, "images as pods name them"),
@@ -432,10 +433,18 @@ NODE_POOL = _document(
             "timeSlicing": object_of(
                 {
                     "replicas": {"type": "integer", "minimum": 2, "description": "pods per GPU"},
-                    "renameByDefault": described(YES_NO, "the device plugin offers slices under the resource's name with .shared"),
+                    "renameByDefault": _RENAME,
                 },
                 ("replicas",),
                 "how the cluster's device plugin shares each GPU of these nodes",
+            ),
+            "mps": object_of(
+                {
+                    "replicas": {"type": "integer", "minimum": 2, "maximum": 48, "description": "pods per GPU"},
+                    "renameByDefault": _RENAME,
+                },
+                ("replicas",),
+                "how MPS shares each GPU of these nodes",
             ),
         },
         ("nodeClassRef",),

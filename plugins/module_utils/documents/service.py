@@ -40,6 +40,7 @@ NODES_ONLY = {  # place in spec: what it says, which a service has not
     "scaleUpDelay": "no pod runs on a service",
     "timeSlicing": "no pod runs on a service",
     "mig": "no pod runs on a service",
+    "mps": "no pod runs on a service",
 }
 PROBE_WAYS = "needs exactly one of url (a path of the service or node) and command (run on the controller)."
 PORT_OF_SERVICE = "is for nodes: a service is asked on its healthPort. Remove it."

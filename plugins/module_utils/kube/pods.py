@@ -29,13 +29,14 @@ from ..model.labels import (
     PREFIX,
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
 )
-from ..model.resources import GPU_RESOURCES, PARTIAL_GPU_PREFIXES
+from ..model.resources import GPU_RESOURCES, NVIDIA_GPU, PARTIAL_GPU_PREFIXES, SHARED_GPU
 from ..units.values import whole
 from .client import NAMESPACE, Json, Kube
 from .resource_claims import claims_of_pod
 
 PATH = "/api/v1/pods"
 _NOTHING: t.Mapping[str, t.Any] = {}
+_SHAREABLE = (NVIDIA_GPU, SHARED_GPU)
 #: annotations of pods that some rule reads; all others are dropped (they may be large)
 _DOMAINS = (
     PREFIX,
@@ -115,6 +116,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         finished=_finished(status) if phase in ("Succeeded", "Failed") else None,
         ran_since=_first_start(status) if node and (requests or spec.get("resourceClaims")) else None,
         requests=requests,
+        container_gpus=_of_one_container(spec) if any(requests.get(name, 0) > 1 for name in _SHAREABLE) else 0,
         labels=meta.get("labels") or _NOTHING,
         annotations={key: annotations[key] for key in annotations if key.startswith(_DOMAINS)} if annotations else _NOTHING,
         grace_seconds=30 if grace is None else int(grace),
@@ -222,6 +224,13 @@ def _sum(containers: t.Iterable[t.Mapping[str, t.Any]], wanted: t.Callable[[str]
             for name, amount in _of(container, wanted).items():
                 total[name] = total.get(name, 0) + amount
     return total
+
+
+def _of_one_container(spec: t.Mapping[str, t.Any]) -> int:
+    """The most GPUs that one container asks for under a name that MPS may share; 0 for one or none."""
+    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    most = max(max(_of(one, _SHAREABLE.__contains__).values(), default=0) for one in containers)
+    return most if most > 1 else 0
 
 
 def _of(container_or_pod: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]) -> dict[str, int]:

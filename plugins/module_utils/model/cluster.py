@@ -199,7 +199,8 @@ class Pod:
     server writes it. ``waiting`` is the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it. ``claims``: its
     ResourceClaims;
     ``claims_problem``: why what they ask for cannot be judged, empty = it can, None = nobody looked. ``follows``: the uid of a pod that has to
-    run on the same node, and that asks for what both need. ``pod_group``: the PodGroup of its spec. ``placeholder``: there is no such pod, it
+    run on the same node, and that asks for what both need. ``container_gpus``: the most GPUs of NVIDIA that one of its containers asks for, 0 =
+    at most one. ``pod_group``: the PodGroup of its spec. ``placeholder``: there is no such pod, it
     stands for one that an object asks room for.
     """
 
@@ -231,6 +232,7 @@ class Pod:
     pod_group: str = ""
     ran_since: datetime | None = None
     placeholder: bool = False
+    container_gpus: int = 0
 
     @property
     def ended(self) -> bool:

@@ -184,7 +184,8 @@ class Pool:
     ``idle_probed``: a node is idle only if its ``idle_probe`` says so, too.
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
-    ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
+    ``slices``: how many pods share each GPU by time slicing, or by MPS where ``mps`` is True, offered as nvidia.com/gpu.shared if
+    ``slices_renamed``.
     ``mig``: each MIG profile with the number of its instances on a GPU, empty = its GPUs are whole (L-52).
     ``dra_driver``: the DRA driver that offers the GPUs of its nodes, empty = a device plugin does.
     ``provisioning_classes``: of the ProvisioningRequests that it serves, and ``capacity_buffers``: whether it serves these (L-42).
@@ -246,6 +247,7 @@ class Pool:
     scale_up_delay: int = 0
     slices: int = 1
     slices_renamed: bool = False
+    mps: bool = False
     mig: tuple[tuple[str, int], ...] = ()
     dra_driver: str = ""
     provisioning_classes: tuple[str, ...] = ()

@@ -23,8 +23,9 @@ IDLE = 11 * 60
 
 
 def ask(rig: Rig, name: str, gpus: int = 1, resource: str = GPU, labels: dict[str, str] | None = None, **spec: t.Any) -> None:
-    """A pod that wants GPUs, anywhere unless its spec says where. ``pull``: seconds that its image takes."""
-    notes = {"sandbox/pull-seconds": str(spec.pop("pull"))} if "pull" in spec else {}
+    """A pod that wants GPUs, anywhere unless its spec says where. ``pull``: seconds that its image takes; ``notes``: its
+    annotations."""
+    notes = {**spec.pop("notes", {}), **({"sandbox/pull-seconds": str(spec.pop("pull"))} if "pull" in spec else {})}
     container = {"name": "c", "image": "x", "resources": {"limits": {resource: str(gpus)}}}
     owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
     body = {

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""L-52: pods that ask for MIG instances get a machine whose GPUs hold them; its node is complete by them, used by them, and goes."""
+"""L-52: pods that ask for MIG instances, or for shares of MPS, get a machine whose GPUs hold them; its node is complete by them, used by them,
+and goes."""
 
 from __future__ import annotations
 
@@ -125,3 +126,35 @@ def test_L52_a_node_that_mig_has_not_divided_is_not_complete(rig: Rig) -> None:
     rig.advance(61)
     assert "6 of its 7 GPUs" in str(rig.reap()["plan"]["plan"])
     assert any(one["key"] == "tgp.io/gpu-lost" for one in rig.nodes()[name]["spec"]["taints"])
+
+
+def test_L52_pods_share_a_gpu_by_mps_and_one_that_needs_more_than_a_share_rents_nothing(rig: Rig) -> None:
+    """A quarter of an H100 is 20 GiB. The node is complete with four shares, which its plugin shows once the daemon of MPS runs."""
+    rig.training["mps"] = {"replicas": 4}
+    here: dict[str, t.Any] = {"nodeSelector": {"tgp.io/provider": "lambda"}}
+    ask(rig, "large", notes={"tgp.io/gpu-memory": "40Gi"}, **here)
+    ask(rig, "two", gpus=2, **here)
+    found = scale(rig)
+    reasons = {one["pod"]: one["reason"] for one in found["waiting"]}
+    assert found["launch"] == [], reasons
+    assert "tgp.io/gpu-memory of at least 40Gi; with MPS a pod has" in reasons["default/large"], reasons
+    assert reasons["default/two"] == "one of its containers asks for 2 shares of a GPU, and MPS gives a container one", reasons
+    for name in ("large", "two"):  # the scheduler knows of neither, and would bind them
+        rig.kube("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+    for name in "abc":
+        ask(rig, name, notes={"tgp.io/gpu-memory": "20Gi"}, **here)
+    found = scale(rig)
+    assert len(found["launch"]) == 1 and rig.claim()["expected_gpus"] == 4
+    assert rig.claim()["offer"]["gpu_memory_mib"] >= 80 * 1024, "a quarter of what costs less is too little"
+
+    def joined() -> bool:
+        scale(rig)
+        return bool(rig.nodes().get(rig.claim()["name"], {}).get("status", {}).get("allocatable", {}).get("nvidia.com/gpu") == "1")
+
+    rig.until(joined, "it joins, and its GPU is whole", 60)
+    assert scale(rig)["launch"] == [] and rig.claim()["phase"] == "Joining", "it waits for four shares"
+    kubelet.offer_gpus(rig.box.cluster.admin(), rig.machine().name, 1, Sharing(replicas=4))
+    rig.until(lambda: scale(rig)["launch"] == [] and rig.claim()["phase"] == "Ready", "the node is complete", 60)
+    for name in "abc":
+        runs(rig, name)
+    assert scale(rig)["gpus"][-1]["used"] == 3

@@ -304,6 +304,28 @@ def test_the_pools_of_the_documents_decide_replicas_and_tolerations(run: t.Calla
     assert not run(documents=labelled, replicas=1, configs={"quarters": 4}).get("failed")
 
 
+def test_L52_a_pool_with_mps_needs_the_operator_which_runs_its_daemon(
+    run: t.Callable[..., Json], cluster: Cluster, tmp_path: Path
+) -> None:
+    """The stand-alone plugin would wait for the daemon for ever. A pool and its configuration share in the same way."""
+    documents = pools()
+    documents[1]["spec"]["mps"] = documents[1]["spec"].pop("timeSlicing")
+    refused = run(documents=documents)
+    assert refused["failed"] and cluster.writes() == []
+    assert "MPS (sharing.mps of config.yaml) needs NVIDIA's MPS control daemon on each node" in refused["msg"], refused["msg"]
+    assert "profile=operator" in refused["msg"]
+    assert "control daemon" in run(documents=documents, render_to=str(tmp_path / "alone"), profile="standalone")["msg"]
+    assert (
+        "p: its mps and the default configuration differ, which shares GPUs by timeSlicing."
+        in run(documents=documents, replicas=4)["msg"]
+    )
+    rendered = run(documents=documents, render_to=str(tmp_path / "operator"), profile="operator")
+    assert not rendered.get("failed"), rendered
+    texts = [path.read_text() for path in (tmp_path / "operator").rglob("*.yaml")]
+    (config,) = [text for text in texts if "kind: ConfigMap" in text]
+    assert "mps:" in config and "replicas: 4" in config and "timeSlicing" not in config
+
+
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
 @pytest.mark.parametrize("key", ["", "divided"])
 def test_L52_a_pool_with_mig_profiles_needs_a_configuration_of_strategy_mixed(

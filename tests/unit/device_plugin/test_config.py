@@ -46,6 +46,12 @@ SLICING = "sharing.timeSlicing"
 FIRST = f"{SLICING}.resources[0]"
 
 
+def mps(name: str = "nvidia.com/gpu", replicas: int = 4, flags: dict[str, t.Any] | None = None, **more: t.Any) -> dict[str, t.Any]:
+    """A configuration that shares GPUs by MPS."""
+    shared = {"resources": [{"name": name, "replicas": replicas}], **more}
+    return {"version": "v1", "flags": flags or {}, "sharing": {"mps": shared}}
+
+
 def changed(path: str, value: t.Any) -> dict[str, t.Any]:
     """The whole configuration with one field set, or taken out (None)."""
     content = copy.deepcopy(WHOLE)
@@ -106,7 +112,25 @@ def test_good_ones_have_no_fault() -> None:
         (changed(FIRST + ".devices", "all"), f"{FIRST}.devices: the device plugin ignores it and shares all GPUs of the node."),
         (changed(FIRST + ".pattern", "*3090*"), f"{FIRST}.pattern: the device plugin selects no GPUs by a pattern"),
         (changed("resources", {"gpus": [{"pattern": "*", "name": "nvidia.com/gpu"}]}), "resources: the device plugin ignores it"),
-        (changed("sharing.mps", {"resources": []}), "sharing.mps: MPS needs a control daemon with hostPID on each node"),
+        (changed("sharing.mps", {"resources": []}), "sharing.mps.resources: it must not be empty"),
+        (
+            changed("sharing.mps", {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}),
+            "sharing: mps and timeSlicing exclude",
+        ),
+        (
+            mps(name="nvidia.com/mig-1g.10gb"),
+            "sharing.mps.resources[0].name: 'nvidia.com/mig-1g.10gb' cannot be shared by MPS; only",
+        ),
+        (mps(replicas=49), "sharing.mps.resources[0].replicas: 49 is more than MPS serves; it must be at most 48, and 16 on a GPU"),
+        (mps(replicas=1), "sharing.mps.resources[0].replicas: 1 shares nothing"),
+        (
+            mps(failRequestsGreaterThanOne=False),
+            "sharing.mps.failRequestsGreaterThanOne: False is not possible; MPS gives a request one",
+        ),
+        (
+            mps(flags={"migStrategy": "mixed"}),
+            "sharing.mps: the device plugin has no MPS with MIG, and flags.migStrategy is mixed.",
+        ),
         (
             changed(SLICING + ".resources", [{"name": "nvidia.com/gpu", "replicas": 2}] * 2),
             f"{SLICING}.resources[1].name: nvidia.com/gpu is listed twice.",
@@ -149,3 +173,11 @@ def test_a_number_of_replicas_fails_requests_for_two_and_a_file_that_does_not_is
 )
 def test_names_of_further_configurations_are_part_of_names_of_objects(key: str, good: bool) -> None:
     assert bool(key_fault(key)) is not good
+
+
+def test_L52_mps_is_read_as_it_is_written() -> None:
+    assert faults(mps()) == faults(mps(replicas=48, renameByDefault=True, failRequestsGreaterThanOne=True)) == []
+    made = of_replicas(4, renamed=True, mps=True)
+    assert made.mps and made.content["sharing"].keys() == {"mps"} and faults(made.content) == []
+    assert made.advertised(2) == ("nvidia.com/gpu.shared", 8) and not of_replicas(4).mps
+    assert advice(of_content(mps())) == [], "a request for two is refused, whatever failRequestsGreaterThanOne says"

@@ -400,9 +400,15 @@ def test_every_field_of_the_schemas_changes_something(kind: str, tmp_path: Path)
         tried.add("replicas")  # excludes floors, which the others begin with
         bare = {name: value for name, value in BASE[kind].items() if name not in ("minNodes", "calendar")}
         assert read(kind, {**bare, "replicas": 0}, tmp_path) != read(kind, bare, tmp_path)
-        tried |= {"draDriver", "mig.profiles"}  # they exclude timeSlicing
+        tried |= {"draDriver", "mig.profiles", "mps.replicas", "mps.renameByDefault"}  # they exclude timeSlicing
         whole = {name: value for name, value in BASE[kind].items() if name != "timeSlicing"}
         assert read(kind, {**whole, "draDriver": "gpu.nvidia.com"}, tmp_path) != read(kind, whole, tmp_path)
+        shared = read(kind, {**whole, "mps": {"replicas": 4}}, tmp_path)
+        sliced = read(kind, {**whole, "timeSlicing": {"replicas": 4}}, tmp_path)
+        others = [
+            read(kind, {**whole, "mps": one}, tmp_path) for one in ({"replicas": 8}, {"replicas": 4, "renameByDefault": True})
+        ]
+        assert shared not in (sliced, *others)
         assert read(kind, {**whole, "mig": {"profiles": {"1g.10gb": 7}}}, tmp_path) != read(kind, whole, tmp_path)
     assert {one for one in known if not any(one == path or one.startswith(f"{path}.") for path in tried)} == set()
     before = read(kind, BASE[kind], tmp_path)

@@ -30,6 +30,7 @@ def test_nothing_said() -> None:
         "provisioning_classes": (),
         "capacity_buffers": False,
         "mig": (),
+        "mps": False,
     }
     assert read({}) == ({**plain, "slices": 1, "slices_renamed": False}, [])
 
@@ -53,6 +54,7 @@ def test_what_is_said() -> None:
         "provisioning_classes": ("tgp.io/atomic",),
         "capacity_buffers": True,
         "mig": (),
+        "mps": False,
         "slices": 4,
         "slices_renamed": True,
     }

@@ -141,7 +141,8 @@ class OtherNodes:
     def _bin(self, name: str) -> Bin:
         settled = self._nodes[name]
         pods = [*(self._draft.situation.pods(t.cast(Node, settled.node)) or ()), *self._moved.get(name, ())]
-        return of_node(t.cast(Node, settled.node), pods, pool=settled.claim.pool, gpu_memory_mib=settled.claim.offer.gpu_memory_mib)
+        memory, spec = settled.claim.offer.gpu_memory_mib, self._draft.situation.pool(settled.claim)
+        return of_node(t.cast(Node, settled.node), pods, pool=settled.claim.pool, gpu_memory_mib=memory, spec=spec)
 
     def _free_gpus(self, place: Bin) -> int:
         """At least as many as pods find there: a vendor's and the neutral name may mean the same GPUs."""

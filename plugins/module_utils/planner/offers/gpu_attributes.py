@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import functools
 import re
+import typing as t
 
 from ...model.devices import GPU_DRIVER, Amount, DeviceProfile, SemVer, Value
 from . import gpu_models
 
 _MIB = 1024 * 1024
+#: of NVIDIA's device plugin v0.20: shares of a GPU of compute capability 7.5 or higher, and of a lower or an unknown one
+MPS_CLIENTS: t.Final = 48
+MPS_CLIENTS_BEFORE: t.Final = 16
 LEAST_SHARE = (9, 10)  # of the marketing figure, where NVML's total is not known
 # beginning of the models' names, the longest that fits: architecture, compute capability
 _ARCHITECTURES: tuple[tuple[str, str, tuple[int, int]], ...] = (
@@ -92,6 +96,14 @@ def _profile(attributes: dict[str, Value], memory: int | None) -> DeviceProfile:
     capacity = () if memory is None else ((f"{GPU_DRIVER}/memory", Amount(memory * _MIB)),)
     named = tuple(sorted((f"{GPU_DRIVER}/{name}", value) for name, value in attributes.items()))
     return DeviceProfile(GPU_DRIVER, named, capacity, planned=True)
+
+
+def mps_clients(model: str) -> int:
+    """Into how many shares NVIDIA's device plugin lets MPS divide a GPU; 0 = the GPU is not one of NVIDIA."""
+    if gpu_models.vendor(model) != "nvidia":
+        return 0
+    architecture = _architecture(model)
+    return MPS_CLIENTS if architecture is not None and architecture[1] >= (7, 5) else MPS_CLIENTS_BEFORE
 
 
 def _architecture(model: str) -> tuple[str, tuple[int, int]] | None:

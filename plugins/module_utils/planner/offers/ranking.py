@@ -24,7 +24,7 @@ from ...model.labels import (
     SPOT_LABEL,
     TOPOLOGY_REGION_LABEL,
 )
-from . import account_volumes, gpu_models, mig_profiles, requirements
+from . import account_volumes, gpu_attributes, gpu_models, mig_profiles, requirements
 from . import launch_backoff as blocklist
 from .requirements import for_nodes, good_enough, outlasts, region_matches
 
@@ -38,6 +38,7 @@ REASONS = (
     "gpu count",
     "gpu memory",
     "mig profiles",
+    "mps clients",
     "vcpus",
     "memory",
     "disk",
@@ -259,6 +260,7 @@ class _Filters:
             lambda offer: offer.gpu_count > 0 and wanted.gpu_count in (None, offer.gpu_count),
             lambda offer: _at_least(offer.gpu_memory_mib, wanted.gpu_memory_mib),
             lambda offer: not self.pool.mig or not mig_profiles.against(offer.model, offer.gpu_memory_mib, dict(self.pool.mig)),
+            lambda offer: not self.pool.mps or self.pool.slices <= gpu_attributes.mps_clients(offer.model),
             lambda offer: _at_least(offer.vcpus, wanted.min_vcpus),
             lambda offer: _at_least(offer.memory_mib, wanted.min_memory_mib),
             lambda offer: _at_least(offer.disk_gib, wanted.min_disk_gib),

@@ -33,7 +33,8 @@ _EVER = datetime.min.replace(tzinfo=timezone.utc)
 class Bin:
     """A place for pods. ``free``: resource to amount (cpu in thousandths, memory in bytes, GPUs in pieces); None = unknown and not held
     against it, a resource that is missing is not there. ``pods`` are on it already and matter for who keeps apart from whom. ``node``:
-    the Node's name once it has one. ``devices``: the GPUs that a DRA driver offers there, None = none does."""
+    the Node's name once it has one. ``devices``: the GPUs that a DRA driver offers there, None = none does. ``clients``: how many pods share
+    each GPU by MPS and get one part each of its memory (L-52), 0 = MPS shares none."""
 
     name: str
     free: t.Mapping[str, int | None]
@@ -44,6 +45,7 @@ class Bin:
     pods: tuple[Pod, ...] = ()
     node: str = ""
     devices: DeviceRoom | None = None
+    clients: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,13 +110,21 @@ def against(pod: Pod, place: Bin) -> str:
         pod.placement, place.taints
     )
     why = why or devices.against_devices(pod.placement.devices, place.devices)
+    if not why and place.clients and pod.container_gpus > 1:
+        return f"one of its containers asks for {pod.container_gpus} shares of a GPU, and MPS gives a container one"
     wanted = pod.annotations.get(GPU_MEMORY_LABEL)
     if why or wanted is None:
         return why
     least = memory_mib(wanted)
     if least is None:
         return f"annotation {GPU_MEMORY_LABEL} {wanted!r} is not an amount of memory"
-    return "" if place.gpu_memory_mib is not None and place.gpu_memory_mib >= least else f"{GPU_MEMORY_LABEL} of at least {wanted}"
+    memory = place.gpu_memory_mib
+    if memory is not None and place.clients:
+        memory //= place.clients
+    if memory is not None and memory >= least:
+        return ""
+    share = f"; with MPS a pod has {memory} MiB of a GPU" if place.clients and memory is not None else ""
+    return f"{GPU_MEMORY_LABEL} of at least {wanted}{share}"
 
 
 def memory_mib(text: str) -> int | None:
@@ -202,7 +212,8 @@ class Queue:
         for place, pod in enumerate(self.pods):
             bars = (barred or {}).get(pod.uid, {})
             kind: tuple[t.Any, ...] = (
-                frozenset(pod.requests.items()), pod.placement, pod.annotations.get(GPU_MEMORY_LABEL), tuple(sorted(bars.items()))
+                frozenset(pod.requests.items()), pod.placement, pod.annotations.get(GPU_MEMORY_LABEL), tuple(sorted(bars.items())),
+                pod.container_gpus,
             )  # fmt: skip
             if by_labels:
                 kind = (*kind, pod.namespace, frozenset(pod.labels.items()))

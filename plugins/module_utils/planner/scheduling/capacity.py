@@ -77,8 +77,16 @@ def advertised(claim: Claim, pool: Pool | None) -> int:
     return max(claim.expected_gpus, planned_gpus(claim.offer, pool))
 
 
-def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib: int | None = None) -> Bin:
-    """The room a Node has now: what is allocatable less what its unfinished pods were promised. ``pods`` are those bound to it.
+def mps_clients(pool: Pool | None) -> int:
+    """How many pods share each GPU of the pool by MPS; 0 = it shares none so."""
+    return pool.slices if pool is not None and pool.mps else 0
+
+
+def of_node(
+    node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib: int | None = None, spec: Pool | None = None
+) -> Bin:
+    """The room a Node has now: what is allocatable less what its unfinished pods were promised. ``pods`` are those bound to it; ``spec`` is
+    the pool's document, where it is known.
 
     The room is as true as the pods' requests are complete: without their cpu and memory only the GPUs are.
     """
@@ -101,6 +109,7 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
         pods=bound,
         node=node.name,
         devices=node.devices,
+        clients=mps_clients(spec),
     )
 
 
@@ -121,6 +130,7 @@ def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> 
         gpu_memory_mib=claim.offer.gpu_memory_mib,
         node="" if rented else claim.node_name,
         devices=_devices(claim.offer, pool),
+        clients=mps_clients(pool),
     )
 
 
@@ -136,6 +146,7 @@ def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, r
         gpu_memory_mib=offer.gpu_memory_mib,
         node="" if rented else offer.id,
         devices=_devices(offer, pool),
+        clients=mps_clients(pool),
     )
 
 

@@ -79,7 +79,11 @@ def _ready(draft: Draft, settled: Settled) -> t.Iterator[Place]:
         offered = capacity.advertised(settled.claim, situation.pool(settled.claim))
         node = dataclasses.replace(node, allocatable={**node.allocatable, **({NEUTRAL_GPU: offered} if offered else {})})
     room = capacity.of_node(
-        node, situation.pods(node) or (), pool=settled.claim.pool, gpu_memory_mib=settled.claim.offer.gpu_memory_mib
+        node,
+        situation.pods(node) or (),
+        pool=settled.claim.pool,
+        gpu_memory_mib=settled.claim.offer.gpu_memory_mib,
+        spec=situation.pool(settled.claim),
     )
     yield Place(dataclasses.replace(room, name=settled.claim.name), settled.claim, node, _planned(draft, settled.claim))
 

@@ -178,7 +178,7 @@ def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
     """Several slices may be of one card: the pod gets no more of it than its neighbours leave, and nothing keeps them apart."""
     described = draft.situation.pool_by_key.get(pool)
     asked = gpus(pod, draft.situation.settings.gpu_resources)
-    if described is not None and described.slices > 1 and asked > 1:
+    if described is not None and described.slices > 1 and asked > 1 and not described.mps:
         text = f"gets {asked} slices of shared GPUs of {pool}, maybe of one card; slices are not isolated from each other."
         draft.warnings.append(f"Pod {pod.namespace}/{pod.name} {text}")
 
