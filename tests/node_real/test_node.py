@@ -29,8 +29,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, exe
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import get_node
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, NodeOutcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
@@ -41,6 +44,7 @@ from tests.cluster import objects
 from tests.cluster.helm_cli import Helm, HelmFailed
 from tests.fixtures.bootstrap_tokens import make_token
 from tests.fixtures.talos_nodes import BUNDLE, make
+from tests.unit.fleet.build import claim, offer, pool
 
 from . import container_file, image
 from .conftest import Stand
@@ -237,6 +241,57 @@ def test_time_slicing_with_the_configuration_of_our_role(
         plugin.unhealthy()
         plugin.until_shown(8, 8)
         assert {plugin.phase(name) for name in shares} == {"Running"}
+
+
+def test_L52_pods_of_mig_profiles_run_and_the_node_is_complete_by_its_instances(
+    stand: Stand, node: Node, idle: pathlib.Path, request: pytest.FixtureRequest
+) -> None:
+    """The real kubelet and scheduler with a resource for each profile, by the configuration of our role (strategy mixed).
+
+    The Node shows what our plan of an offer with two GPUs has, under the same names, and is complete with all of it: one unhealthy instance is
+    missing. Pods get instances of their profile, and one that finds none waits. MIG itself is not there: the program reads the layout.
+    """
+    layout = {"1g.10gb": 2, "1g.10gb+me": 1, "3g.40gb": 1}
+    small, media, large = (f"nvidia.com/mig-{name}" for name in ("1g.10gb", "1g.10gb.me", "3g.40gb"))
+    wanted = pool(mig=tuple(sorted(layout.items())))
+    two = offer(model="H100-SXM", gpu_memory_mib=81559, gpu_count=2)
+    planned = capacity.planned_resources(two, wanted)
+    assert planned == {small: 4, media: 2, large: 2}
+    mine = claim(offer=two, expected_gpus=sum(planned.values()))
+
+    def missing() -> list[str]:
+        found = get_node(stand.kube, node.spec.name)
+        assert found is not None
+        return [one for one in not_initialized(mine, found, wanted) if "mig" in one.lower()]
+
+    program = built("device-plugin", request)
+    with DevicePlugin(stand.plane, stand.kube, node.machine, node.spec.name, program, layout) as plugin:
+        for resource, number in planned.items():
+            plugin.until_shown(number, number, resource)
+        assert missing() == []
+        plugin.unhealthy("MIG-GPU-0-3g.40gb-0")
+        plugin.until_shown(2, 1, large)
+        assert missing() == [f"1 of 2 {large}"]
+        plugin.unhealthy()
+        plugin.until_shown(2, 2, large)
+        pods = [
+            plugin.pod("film", 1, media),
+            plugin.pod("video", 1, media),
+            plugin.pod("train", 1, large),
+            plugin.pod("pair", 2, small),
+        ]
+        stand.plane.until(
+            lambda: {plugin.phase(name) for name in pods} == {"Running"}, what="pods to run on instances of their profiles"
+        )
+        seen = sorted(one for words in plugin.visible() for one in words.split(","))
+        assert [one for one in seen if "+me" in one] == ["MIG-GPU-0-1g.10gb+me-0", "MIG-GPU-1-1g.10gb+me-0"]
+        assert [sum(name in one for one in seen) for name in ("3g.40gb", "1g.10gb-")] == [1, 2], seen
+        third = plugin.pod("third", 1, media, bound=False)
+        stand.plane.until(
+            lambda: plugin.status(third).get("conditions"), what="the scheduler to look at a third pod with media extensions"
+        )
+        (condition,) = (one for one in plugin.status(third)["conditions"] if one["type"] == "PodScheduled")
+        assert condition["reason"] == "Unschedulable" and f"Insufficient {media}" in condition["message"], condition
 
 
 def _job(stand: Stand, name: str, playbook: str, cron: dict[str, t.Any], **variables: t.Any) -> str:

@@ -2,11 +2,13 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// A device plugin for a machine without GPUs: it reads the configuration file of NVIDIA's plugin (version v1, sharing.timeSlicing) and
-// speaks the kubelet's real device-plugin API. As NVIDIA's, it advertises GPUs × replicas, refuses a request for more than one share
-// where failRequestsGreaterThanOne says so, and registers again when the kubelet makes a new socket.
+// A device plugin for a machine without GPUs: it reads the configuration file of NVIDIA's plugin (version v1, sharing.timeSlicing,
+// flags.migStrategy none or mixed) and speaks the kubelet's real device-plugin API. As NVIDIA's, it advertises GPUs × replicas, refuses a
+// request for more than one share where failRequestsGreaterThanOne says so, and registers again when the kubelet makes a new socket.
 //
-// Its machine has two GPUs. A GPU whose name stands in the file "unhealthy" beside the kubelet's socket is unhealthy.
+// Its machine has two GPUs. A GPU whose name stands in the file "unhealthy" beside the kubelet's socket is unhealthy. The file "mig" there
+// says how MIG has divided each of them, as words of profile and number (1g.10gb 6 1g.10gb+me 1). With the strategy mixed each profile is
+// a resource with a socket of its own, a plus sign in its name a dot, and no whole GPU is advertised; with none the file changes nothing.
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,17 +30,17 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-const (
-	endpoint = "nvidia-gpu.sock"
-	every    = 200 * time.Millisecond
-)
+const every = 200 * time.Millisecond
 
 var gpus = []string{"GPU-0", "GPU-1"}
 
 // Config is the part of the file that a plugin without GPUs can obey. Keys that NVIDIA's plugin does not know stop it, too.
 type Config struct {
 	Version string
-	Flags   map[string]any
+	Flags   struct {
+		MigStrategy string         `yaml:"migStrategy"`
+		Others      map[string]any `yaml:",inline"`
+	}
 	Sharing struct {
 		TimeSlicing struct {
 			RenameByDefault            bool `yaml:"renameByDefault"`
@@ -53,11 +56,14 @@ type Config struct {
 type plugin struct {
 	api.UnimplementedDevicePluginServer
 	resource string
+	endpoint string
+	units    []string // GPUs, or MIG instances
 	replicas int
 	onlyOne  bool
 }
 
-func read(path string) (*plugin, error) {
+// One plugin for each resource.
+func read(path string) ([]*plugin, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -69,7 +75,19 @@ func read(path string) (*plugin, error) {
 	if config.Version != "v1" {
 		return nil, fmt.Errorf("unknown version %q", config.Version)
 	}
-	made := &plugin{resource: "nvidia.com/gpu", replicas: 1}
+	switch config.Flags.MigStrategy {
+	case "", "none":
+	case "mixed":
+		if len(config.Sharing.TimeSlicing.Resources) > 0 {
+			return nil, errors.New("this plugin shares no MIG instance")
+		}
+		if divided, err := instances(); err != nil || len(divided) > 0 {
+			return divided, err
+		}
+	default:
+		return nil, fmt.Errorf("this plugin has no migStrategy %q", config.Flags.MigStrategy)
+	}
+	made := &plugin{resource: "nvidia.com/gpu", endpoint: "nvidia-gpu.sock", units: gpus, replicas: 1}
 	slicing := config.Sharing.TimeSlicing
 	for _, one := range slicing.Resources {
 		if one.Name != made.resource || one.Replicas < 1 {
@@ -83,7 +101,35 @@ func read(path string) (*plugin, error) {
 			made.resource += ".shared"
 		}
 	}
-	return made, nil
+	return []*plugin{made}, nil
+}
+
+// What MIG made of the GPUs, by the file beside the kubelet's socket; nothing where it is not there.
+func instances() ([]*plugin, error) {
+	text, err := os.ReadFile(filepath.Join(api.DevicePluginPath, "mig"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	words := strings.Fields(string(text))
+	if err != nil || len(words)%2 != 0 {
+		return nil, fmt.Errorf("the file mig: %q, %v", text, err)
+	}
+	var all []*plugin
+	for pair := range slices.Chunk(words, 2) {
+		number, err := strconv.Atoi(pair[1])
+		if err != nil {
+			return nil, err
+		}
+		name := "mig-" + strings.ReplaceAll(pair[0], "+", ".")
+		one := &plugin{resource: "nvidia.com/" + name, endpoint: "nvidia-" + name + ".sock", replicas: 1}
+		for _, gpu := range gpus {
+			for place := range number {
+				one.units = append(one.units, fmt.Sprintf("MIG-%s-%s-%d", gpu, pair[0], place))
+			}
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 func (p *plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
@@ -95,7 +141,7 @@ func (p *plugin) devices() []*api.Device {
 	text, _ := os.ReadFile(filepath.Join(api.DevicePluginPath, "unhealthy"))
 	sick := strings.Fields(string(text))
 	var all []*api.Device
-	for _, gpu := range gpus {
+	for _, gpu := range p.units {
 		health := api.Healthy
 		if slices.Contains(sick, gpu) {
 			health = api.Unhealthy
@@ -150,7 +196,7 @@ func (p *plugin) serve() error {
 	if err != nil {
 		return err
 	}
-	socket := filepath.Join(api.DevicePluginPath, endpoint)
+	socket := filepath.Join(api.DevicePluginPath, p.endpoint)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -170,7 +216,7 @@ func (p *plugin) serve() error {
 	defer connection.Close()
 	limited, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	request := &api.RegisterRequest{Version: api.Version, Endpoint: endpoint, ResourceName: p.resource}
+	request := &api.RegisterRequest{Version: api.Version, Endpoint: p.endpoint, ResourceName: p.resource}
 	if _, err := api.NewRegistrationClient(connection).Register(limited, request); err != nil {
 		return err
 	}
@@ -190,12 +236,17 @@ func main() {
 			path = value
 		}
 	}
-	p, err := read(path)
+	all, err := read(path)
 	if err != nil {
 		log.Fatalf("%s: %v", path, err)
 	}
-	for {
-		log.Print(p.serve())
-		time.Sleep(every)
+	for _, one := range all {
+		go func() {
+			for {
+				log.Print(one.serve())
+				time.Sleep(every)
+			}
+		}()
 	}
+	select {}
 }
