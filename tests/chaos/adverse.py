@@ -111,7 +111,7 @@ class Adverse:
         self.ends.clear()
         for one in self.stage.sight.living():
             if one.name in self.stage.sight.gpus_lost and one.name in self.stage.nodes():
-                self.stage.show_gpus(one.name, one.offer.gpu_count)
+                self.stage.show_gpus(one.name, self.stage.sight.rented(one))
         self.stage.sight.gpus_lost.clear()
         agents.restore(self.stage)
         for cloud, seconds in self.lags.items():
@@ -264,7 +264,7 @@ def _gpus(stage: Stage, rest: str) -> None:
     if not machines:
         return
     one = machines[place % len(machines)]
-    left, rented = max(0, stage.sight.gpus(one.name) - fewer), one.offer.gpu_count
+    left, rented = max(0, stage.sight.gpus(one.name) - fewer), stage.sight.rented(one)
     stage.sight.gpus_lost[one.name] = stage.clock.now()
     stage.show_gpus(one.name, left)
     stage.adverse.words[f"shows {left or 'none'} of its {rented} GPUs"] = "node that loses " + ("some GPUs" if left else "its GPUs")
@@ -447,7 +447,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
         for kind in ("claim", "spread", "affinity", "grace"):
             menu[f"pod with {kind}"] = [*begin, f"pod {place} {kind}", "rest 660", "run reap", "rest 660", "run reap"]
         lost = [*begin, *dice.choice((["min 1"], [f"pod {place} short"], [f"pod {place} busy"])), f"gpus {place} 1"]
-        menu[_SOME if ground.gpus > 1 else "node that loses its GPUs"] = [
+        menu[_SOME if ground.gpus * ground.instances > 1 else "node that loses its GPUs"] = [
             *dice.choice(([], ["change gpuLossPolicy Replace"])),
             *lost,
             *["run reap", "rest 70"] * 2,

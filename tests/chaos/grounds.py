@@ -19,7 +19,9 @@ class Ground:
     training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
     run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
     API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have.
-    ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud. ``dra``: a DRA driver hands out the GPUs."""
+    ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud. ``dra``: a DRA driver hands out the GPUs.
+    ``resource``: by which pods ask for a GPU, or for one of its ``instances``, where MIG divides it by ``profile``. A ``pool`` that says
+    something is of services."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -39,6 +41,9 @@ class Ground:
     gpus: int = 1
     lane: str = ""
     dra: bool = False
+    resource: str = "nvidia.com/gpu"
+    instances: int = 1
+    profile: str = ""
     mesh_calls: tuple[str, ...] = ("/keys", "/device", "/oauth")
 
     def clouds(self) -> tuple[Ground, ...]:
@@ -252,5 +257,19 @@ GCP = Ground(
     budgets=("0.90", "1.80", "3.60"),
 )
 DRA = dataclasses.replace(LAMBDA, marks=("DRA driver",), dra=True)
-BY_NAME = {"vultr": VULTR, "gcp": GCP, "dra": DRA}  # a search that names no ground plays none of these
+MIG = dataclasses.replace(
+    LAMBDA,
+    scenario={
+        "lambda": [
+            {"type": "gpu_1x_rtx6000", "region": "us-west-1", "stock": 2, "boot": 20},  # cannot be divided; requests take it
+            {"type": "gpu_1x_h100_pcie", "region": "us-east-1", "stock": 3, "boot": 20, "price": "0.80"},
+            {"type": "gpu_1x_a100_sxm4", "region": "us-west-1", "stock": 3, "boot": 20, "price": "0.60"},  # of 40 GB
+        ]
+    },
+    marks=("MIG",),
+    resource="nvidia.com/mig-3g.40gb",
+    instances=2,
+    profile="3g.40gb",
+)
+BY_NAME = {"vultr": VULTR, "gcp": GCP, "dra": DRA, "mig": MIG}  # a search that names no ground plays none of these
 NAMED = {**ALL, **BY_NAME, "lambda-sizes": SIZES}

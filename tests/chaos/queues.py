@@ -135,7 +135,7 @@ def I35_room_that_is_told_is_there(sight: Sight, call: Call) -> str:
 def _gpus(sight: Sight, names: set[str] | None) -> int:
     """Of machines that are complete, or were until something struck them."""
     found = [one for one in sight.made() if names is None or one.name in names]
-    return sum(one.offer.gpu_count for one in found if "struck" in one.details or one.ended is not None or sight.is_complete(one))
+    return sum(sight.rented(one) for one in found if "struck" in one.details or one.ended is not None or sight.is_complete(one))
 
 
 def I36_a_node_pulls_its_images_first(sight: Sight, call: Call) -> str:
@@ -206,7 +206,7 @@ def scenes(ground: Ground, dice: random.Random) -> dict[str, list[str]]:
             *dice.choice((["run provision nodes=2"], ["run autoscale"], ["run reap", "rest 70", "run provision nodes=2"])),
         ],
     }
-    if not ground.dra:  # what these ask for are GPUs by the name of their resource
+    if not ground.dra and ground.instances == 1:  # what these ask for are GPUs by the name of their resource
         found[REQUEST] = [
             *begin,
             f"ask request {pods}",

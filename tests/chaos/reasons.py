@@ -63,7 +63,7 @@ def _unhealthy(sight: Sight, machine: Machine) -> str:
         return ""
     since, what, shown = sight.not_ready_since(machine.name), "is not Ready", sight.gpus(machine.name)
     if since is None and shown:
-        return f"its Node is Ready and shows {shown} of {machine.offer.gpu_count} GPUs"
+        return f"its Node is Ready and shows {shown} of {sight.rented(machine)} GPUs"
     if since is None or (not shown and sight.fewer_gpus_since(machine.name) < since):
         since, what = sight.fewer_gpus_since(machine.name), "shows no GPU"
     return "" if sight.now - since >= _UNHEALTHY - _SLACK else f"its Node {what} for {sight.now - since} only"
@@ -75,7 +75,7 @@ def _replaced(sight: Sight, machine: Machine) -> str:
         return ""  # it is empty and waits for a pod that came after its drain (L-10)
     if agents.reason(sight, machine, _SLACK, "ReplaceWhenEmpty"):
         return ""
-    shown, rented = sight.gpus(machine.name), machine.offer.gpu_count
+    shown, rented = sight.gpus(machine.name), sight.rented(machine)
     if machine.name not in sight.nodes() or not 0 < shown < rented:
         return f"its Node shows {shown} of {rented} GPUs"
     if all((spec.get("disruption") or {}).get("gpuLossPolicy") != "Replace" for spec in sight.told(machine)):

@@ -26,6 +26,7 @@ if t.TYPE_CHECKING:
     from .silence import Silences
 
 Json = dict[str, t.Any]
+MIG = "nvidia.com/mig-"
 _NAME = re.compile(r"tgp-([0-9a-f]{8})-[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?-[0-9a-z]{5}")
 _DESTROY = {
     "gcp": ("DELETE", re.compile(r"/zones/[^/]+/instances/[^/]+$")),
@@ -78,7 +79,7 @@ def works(pod: Json) -> bool:
 def _wants_gpu(pod: Json) -> bool:
     """A pod of the system's that asks for a GPU, or has a claim for a device, works like any other."""
     limits = [(one.get("resources") or {}).get("limits", {}) for one in pod["spec"]["containers"]]
-    return bool(pod["spec"].get("resourceClaims")) or any("nvidia.com/gpu" in one for one in limits)
+    return bool(pod["spec"].get("resourceClaims")) or any(name.startswith("nvidia.com/") for one in limits for name in one)
 
 
 def stays(pod: Json) -> bool:
@@ -396,7 +397,17 @@ class Sight:
         if self.rig.ground.dra:  # type: ignore[attr-defined]
             slices = [one["spec"] for one in self._table("resource.k8s.io", "resourceslices").values()]
             return sum(len(one["devices"]) for one in slices if one.get("nodeName") == name)
-        return int((self.nodes().get(name) or {}).get("status", {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
+        return sum(self._amounts(name, "allocatable").values())
+
+    def rented(self, machine: Machine) -> int:
+        """How many GPUs its Node is to show, or instances of them where MIG divides them: on every machine of a pool, on none of a request."""
+        capacity = self._amounts(machine.name, "capacity")
+        divided = any(one.startswith(MIG) for one in capacity) if capacity else pool_in(machine.name) in ("training", "batch")
+        return machine.offer.gpu_count * (self.rig.ground.instances if divided else 1)  # type: ignore[attr-defined]
+
+    def _amounts(self, name: str, key: str) -> dict[str, int]:
+        found = (self.nodes().get(name) or {}).get("status", {}).get(key) or {}
+        return {one: int(amount) for one, amount in found.items() if one == "nvidia.com/gpu" or one.startswith(MIG)}
 
     def fewer_gpus_since(self, name: str) -> datetime:
         """Since when its Node shows as few GPUs as it does; since it is there, where none were taken away."""
@@ -424,7 +435,7 @@ class Sight:
     def is_complete(self, machine: Machine) -> bool:
         """Its Node is Ready, open to pods, and shows every GPU."""
         taints = {one["key"] for one in (self.nodes().get(machine.name) or {"spec": {}})["spec"].get("taints") or ()}
-        shown = self.gpus(machine.name) >= machine.offer.gpu_count
+        shown = self.gpus(machine.name) >= self.rented(machine)
         return self.is_ready(machine.name) and shown and "tgp.io/initializing" not in taints
 
     def pool_of(self, machine: Machine) -> Json | None:

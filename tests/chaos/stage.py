@@ -303,6 +303,9 @@ class Stage(Rig):
         )
         if ground.dra:
             self.training["draDriver"] = dra_driver.DRIVER
+        if ground.profile:
+            self.training["mig"] = {"profiles": {ground.profile: ground.instances}}
+            self.training["template"] = {"metadata": {"labels": {"nvidia.com/mig.config": f"all-{ground.profile}"}}}
         if ground.lane:
             self.training["template"] = {"spec": {"lanes": [ground.lane]}}
         self.documents = [one for one in self.documents if one["metadata"]["name"] in ("demo", "training")]
@@ -589,7 +592,8 @@ class Stage(Rig):
             offer = next(one.offer for one in self.sight.by_name(name))
             dra_driver.withdraw(self.box.cluster.admin(), name)
             return dra_driver.publish(self.box.cluster.admin(), name, number, offer.model, offer.memory_mib)
-        amount = {"nvidia.com/gpu": str(number)}
+        shown = (self.kube("GET", f"/api/v1/nodes/{name}")["status"].get("capacity") or {}).keys()
+        amount = {self.ground.resource if self.ground.resource in shown else "nvidia.com/gpu": str(number)}
         self.kube("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"capacity": amount, "allocatable": amount}})
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:

@@ -134,7 +134,7 @@ def _pod(stage: Stage, rest: str) -> None:
     if kind == "pulling":
         stage.adverse.words[name] = workloads.PULLING
     if kind == "system":
-        spec["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+        spec["containers"][0]["resources"] = {"limits": {stage.ground.resource: "1"}}
     meta = {"name": name, "labels": {"app": name}, "annotations": notes, "ownerReferences": owner}
     namespace = "kube-system" if kind == "system" else "default"
     stage.kube("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": meta, "spec": spec})

@@ -84,6 +84,9 @@ class World:
     def ours(self, name: str) -> bool:
         return name.startswith("tgp-a1b2c3d4-")
 
+    def rented(self, one: t.Any) -> int:
+        return t.cast(int, one.offer.gpu_count)
+
     def made(self) -> list[t.Any]:
         return list(self.machines)
 
@@ -486,6 +489,10 @@ _WORKLOADS: dict[str, tuple[str, str, t.Callable[[], list[bites.Patch]], tuple[s
     ),
     "a gang without the last pod of its PodGroup": (
         "I-34", "lambda", lambda: [(gangs, "pod_group_of", lambda _pod: None)], ("ask gang podgroup 2 3", "rest 30", "run autoscale"),
+    ),
+    "a pod with a MIG instance": (
+        "I-17", "mig", _ignores(lambda pod: pod.name.startswith("job-")),
+        ("run provision nodes=1", "pod 0 system", *_LATER),
     ),
     "a team without money": (
         "I-34", "lambda", _all_can_pay, ("team red", "ask team 2", "rest 30", "run autoscale"),

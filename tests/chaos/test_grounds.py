@@ -18,6 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import w
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, emptiness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import orphans
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import mig_profiles
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import disk_images
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.cloud import GcpCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.images import GcpImages
@@ -295,3 +296,24 @@ def test_I10_bites_on_an_address_that_stays(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(Violated, match="^I-10: left: 1 addresses"):
         Story("gcp", "own", ("run provision nodes=1",)).play(sabotage=put)
+
+
+# ---- GPUs that MIG divides
+
+
+def test_machines_whose_gpus_mig_divides_are_rented_lose_instances_and_go() -> None:
+    """Two pods share a GPU. Neither the card without MIG nor the one with smaller instances is rented, though both cost less."""
+    say: list[str] = []
+    story = Story("mig", "own", ("limits 3 10.00 8", "demand 3", "rest 30", "run autoscale", "rest 70", "expect living 2"))
+    total = story.play(say.append, to_rest=False)
+    assert total.made == 2 and total.changed["MIG"] >= 1, say
+    some = ("limits 3 10.00 8", "change gpuLossPolicy Replace", "run provision nodes=1", "pod 0 busy", "gpus 0 1")
+    lost = Story("mig", "own", (*some, *("run reap", "rest 70") * 2, "rest 1300", "run reap", "rest 70", "run reap")).play()
+    assert lost.changed["node that loses some GPUs"] >= 1, lost.changed
+
+
+def test_a_pool_with_mig_rents_only_gpus_that_hold_its_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The invariants notice a product that rents any GPU: its node never shows the instances."""
+    monkeypatch.setattr(mig_profiles, "against", lambda *_given: "")
+    with pytest.raises(Violated):
+        played("mig", "limits 3 10.00 8", "demand 2", "rest 30", "run autoscale", *("rest 660", "run autoscale") * 3)

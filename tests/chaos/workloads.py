@@ -103,7 +103,7 @@ def _gang(stage: Stage, system: str, pods: int, size: int) -> None:
 
 def _make(stage: Stage, name: str, labels: dict[str, str], notes: dict[str, str], spec: Json, namespace: str = "default") -> None:
     owner = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
-    resources = {"claims": [{"name": "gpu"}]} if "resourceClaims" in spec else {"limits": {"nvidia.com/gpu": "1"}}
+    resources = {"claims": [{"name": "gpu"}]} if "resourceClaims" in spec else {"limits": {stage.ground.resource: "1"}}
     container = {"name": "c", "image": "x", "resources": resources}
     meta = {"name": name, "labels": {"app": name, **labels}, "annotations": notes, "ownerReferences": owner}
     body = {"metadata": meta, "spec": {"tolerations": [{"operator": "Exists"}], "containers": [container], **spec}}
@@ -202,7 +202,7 @@ def _asked(sight: Sight) -> int:
 
 def _wants_gpu(pod: Json) -> bool:
     parts = [one.get("resources") or {} for one in pod["spec"]["containers"]]
-    return any("nvidia.com/gpu" in (one.get("limits") or {}) or one.get("claims") for one in parts)
+    return any(one.get("claims") or any(name.startswith("nvidia.com/") for name in one.get("limits") or {}) for one in parts)
 
 
 def _mark(pod: Json, name: str) -> str:
@@ -237,7 +237,7 @@ def I34_what_is_rented_for_pods_is_of_use(sight: Sight, run: Run, before: Before
         return f"pods wait for {zone}, and rented is {', '.join(one.offer.region for one in new)}"
     if extra <= len(single) + before.asked:
         return ""
-    free = sum(one.offer.gpu_count - before.used.get(one.name, 0) for one in (*before.living, *new))
+    free = sum(sight.rented(one) - before.used.get(one.name, 0) for one in (*before.living, *new))
     least = min(needed.values(), default=0)
     return f"{extra} machines are rented, {free} GPUs are free, and the smallest gang needs {least}" if free < least else ""
 

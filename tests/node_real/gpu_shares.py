@@ -78,7 +78,9 @@ class DevicePlugin:
             self._plane.delete(f"{self._PODS}/{one['metadata']['name']}", gracePeriodSeconds=1)
         self._plane.delete(f"/api/v1/namespaces/{NAMESPACE}")
         namespace = f"/api/v1/namespaces/{NAMESPACE}"
-        self._plane.until(lambda: self._kube.find(namespace) is None, timeout=120, what="the namespace of the device plugin to be gone")
+        self._plane.until(
+            lambda: self._kube.find(namespace) is None, timeout=120, what="the namespace of the device plugin to be gone"
+        )
         self._machine.until(lambda: self._count() == self._tasks, 120, "the containers of the device plugin and its pods to end")
 
     def _count(self) -> int:

@@ -329,6 +329,24 @@ def test_L52_a_node_is_complete_with_every_instance_of_every_profile() -> None:
     assert missing({SMALL: 7}, WITH_MEDIA, expected=7) == [f"0 of 1 {MEDIA}"], "a plugin before v0.20 counts both under one name"
 
 
+@pytest.mark.parametrize(
+    ("allocatable", "expected", "lacking"),
+    [
+        ({SMALL: 7, GPU: 0}, 1, False),
+        ({SMALL: 7, GPU: 7}, 8, False),
+        ({LARGE: 2}, 1, False),
+        ({GPU: 0}, 1, True),
+        ({SMALL: 0, GPU: 0}, 1, True),
+        ({GPU: 7}, 8, True),
+    ],
+)
+def test_L52_a_machine_of_an_unknown_pool_may_be_divided(allocatable: dict[str, int], expected: int, lacking: bool) -> None:
+    """Its pool's document is gone, and the record was made anew: what it was to show is not known. Instances are GPUs that are there."""
+    mine = claim(phase=Phase.JOINING, offer=ONE, expected_gpus=expected)
+    found = [one for one in not_initialized(mine, node(allocatable=allocatable), None) if GPU in one]
+    assert bool(found) is lacking, found
+
+
 def reaped(allocatable: dict[str, int], layout: t.Any, expected: int = 7, now: str = "15:00", **facts: t.Any) -> Plan:
     used = pod("busy", node="tgp-a1b2c3d4-p-00001", requests={SMALL: 1})
     keys = {f"{one}|lambda|tgp-a1b2c3d4-p-00001": at("14:00") for one in ("GpusMissing", "GpuLost")}

@@ -107,10 +107,11 @@ def awaited_gpus(claim: Claim, pool: Pool | None) -> int:
 
 def allocatable_gpus(claim: Claim, node: Node, pool: Pool | None) -> int:
     """How many GPUs (or slices of them) the claim's Node offers to pods. MIG instances where ``pool`` divides its GPUs, unless the Node has
-    none: it joined before the pool did so."""
-    if pool is not None and pool.mig and (instances := _instances(node)):
+    none: it joined before the pool did so. Where the pool is unknown, whole GPUs and instances: it may divide them."""
+    instances = _instances(node) if pool is None or pool.mig else 0
+    if pool is not None and instances:
         return instances
-    return node.offered(limits.gpu_resource(claim.offer.model))
+    return node.offered(limits.gpu_resource(claim.offer.model)) + instances
 
 
 def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
