@@ -47,8 +47,8 @@ ENTRIES = {
     "inventory.nodes": (12, "core"),  # from its cache; it imports what fleet_info does when it reads
     "modules.tailscale_key": (37, "core mesh model units"),
     "modules.node_info": (47, "core kube model planner runs units"),
-    "modules.lambda_instance": (95, "core model planner providers units"),
-    "modules.fleet_info": (245, f"{READS} reports"),
+    "modules.lambda_instance": (96, "core model planner providers units"),
+    "modules.fleet_info": (249, f"{READS} reports"),
     "modules.fleet_plan": (302, ACTS),
 }
 
