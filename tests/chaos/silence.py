@@ -160,7 +160,11 @@ def I38_a_guard_acts(sight: Sight, machine: Machine) -> str:
     if not joined or "struck" in machine.details or machine.state in ("stopped", "terminating") or not _is_guarded(machine):
         return ""
     age = (sight.now - joined[-1]).total_seconds() - _CHECKS.total_seconds()
-    for limit, heard in zip(sight.silences.limits(machine), sight.silences.quiet(machine), strict=True):
+    silent, controller = sight.silences.limits(machine)
+    quiet = sight.silences.quiet(machine)
+    if quiet[0] > 0:
+        controller = None  # it counts and acts while the API server answers
+    for limit, heard in zip((silent, controller), quiet, strict=True):
         if limit is not None and min(age, heard - _CHECKS.total_seconds()) >= limit:
             return f"{machine.name} is on after {heard:.0f} s of silence, its guard says {limit:.0f}"
     return ""
