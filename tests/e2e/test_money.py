@@ -35,9 +35,12 @@ def test_A07_report_says_where_the_money_went(spent: Sandbox, tmp_path: Path) ->
     assert text.count("changed") == 0 and "useful" in text.out and f"${print_money(total)} until" in text.words
     for form in ("json", "html"):
         path = tmp_path / f"report.{form}"
-        spent.playbook("report", extra_vars={"format": form, "path": str(path)}).succeeded()
+        spent.playbook("report", extra_vars={"format": form, "path": str(path), "provider_bills": form == "json"}).succeeded()
         assert path.exists()
-    assert Decimal(json.loads((tmp_path / "report.json").read_text())["total"]) == total
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert Decimal(written["total"]) == total and "provider_bills" not in text.words
+    (bill,) = written["provider_bills"]["clouds"]
+    assert (bill["name"], bill["available"], bill["why"]) == ("lambda", False, "its API has no bill")
     assert "<svg" in (tmp_path / "report.html").read_text()
     assert spent.writes() == before
 

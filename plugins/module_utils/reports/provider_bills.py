@@ -19,6 +19,7 @@ from ..providers.base import TellsCharges
 from ..providers.query_all import each
 from ..providers.registry import CAPABILITIES
 from ..units.values import print_money
+from .text import to_cent
 
 _COLUMNS = {
     "cloud": "provider's bill",
@@ -122,7 +123,7 @@ def bills_lines(bills: t.Sequence[ProviderBill]) -> list[str]:
             "machines": len(bill.machines),
             "ours": print_money(bill.ours),
             "theirs": print_money(bill.theirs) if bill.available else "not available",
-            "difference": f"{bill.difference:+.2f}" if bill.available else "",
+            "difference": f"{to_cent(bill.difference):+}" if bill.available else "",
         }
         for bill in bills
     ]

@@ -82,8 +82,8 @@ class ImageCosts:
         cents = to_cents(known, self.total)
         return {
             "whole": self.whole,
-            "total": str(_to_cent(self.total)),
-            "month": str(_to_cent(self.month)),
+            "total": str(to_cent(self.total)),
+            "month": str(to_cent(self.month)),
             "images": [
                 {
                     "cloud": image.cloud,
@@ -103,15 +103,16 @@ class ImageCosts:
         if not self.images:
             return "; ".join(self.problems)
         least, number = "" if self.whole else "at least ", len(self.images)
-        amounts = f"{least}${_to_cent(self.total)} in this time, ${_to_cent(self.month)} a month"
+        amounts = f"{least}${to_cent(self.total)} in this time, ${to_cent(self.month)} a month"
         unverified = sorted({image.cloud for image in self.images if image.basis == "unverified"})
         basis = f" (the price of {', '.join(unverified)} is unverified)" if unverified else ""
         text = f"{number} image{'s' * (number != 1)} of Talos {'are' if number != 1 else 'is'} not in these sums: {amounts}{basis}"
         return "; ".join((text, *self.problems))
 
 
-def _to_cent(amount: Decimal) -> Decimal:
-    return amount.quantize(Decimal("0.01"), ROUND_HALF_UP)
+def to_cent(amount: Decimal) -> Decimal:
+    """Rounded to the cent, and never -0.00."""
+    return amount.quantize(Decimal("0.01"), ROUND_HALF_UP) + 0
 
 
 # ---- the report
