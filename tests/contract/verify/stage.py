@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, quote
 
 import httpx
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
 from ansible_collections.tgp.gpu.plugins.module_utils.verify import ask
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import image_factory as factory_facts
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.facts import webhook as webhook_facts
@@ -381,9 +382,9 @@ def own_machines(count: int) -> list[dict[str, t.Any]]:
 class Subject:
     """One service of the sandbox, and the module in front of it. ``recording`` is that of the last call."""
 
-    def __init__(self, service: str, speed: float = 200.0, lane: str = "") -> None:
+    def __init__(self, service: str, speed: float = 200.0, lane: str = "", *, billed: bool = True) -> None:
         """``speed``: of the world's clock where a machine can be rented, slow enough for what is measured in seconds. ``lane``: of the machine
-        that is rented, "" = the usual one."""
+        that is rented, "" = the usual one. ``billed``: machines of the past are on its bill."""
         self.service = service
         self.renting: dict[str, t.Any] = {"rent": True, "max_cost": "5.00", **({"lane": lane} if lane else {})}
         self.lines: list[str] = []
@@ -398,6 +399,8 @@ class Subject:
             key = {"gcp_service_account_contents": self.world.secrets[SECRET]} if service == "gcp" else {f"{service}_api_key": KEY}
             self.params: dict[str, t.Any] = {f"{service}_api_url": self.stand.base, **key}
             self.table = ask.CLOUDS[service]
+            if billed:
+                self._bill()
             self.world.clock.run_at(speed, 0)
         elif service == OWN:
             self._own_machines()
@@ -407,6 +410,22 @@ class Subject:
         else:
             self._mesh()
         self._deviating: Deviating | None = None
+
+    def _bill(self) -> None:
+        """Machines of last month and of this one are on the bill, where the cloud has one that an API shows."""
+        stand = t.cast(Stand, self.stand)
+        cloud = stand.cloud()
+        if cloud.facts.charges_lag is None:
+            return
+        for number, days in enumerate((31, 0.1)):
+            made = cloud.launch(stand.request(name=f"tgp-a1b2c3d4-billed-{number:05}"))
+            stand.wait_for(cloud, made, {InstanceState.RUNNING})
+            cloud.terminate(made)
+            stand.wait_for(cloud, made, {None, InstanceState.TERMINATED})
+            self.world.clock.advance(days * 86400)
+        cloud.close()
+        self.world.writes.clear()
+        self.world.calls.clear()
 
     def _own_machines(self) -> None:
         self.stand = stand = WebhookStand()

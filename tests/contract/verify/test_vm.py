@@ -42,7 +42,7 @@ SAID = {f"vast.vm.{name}" for name in (*FALSE, "ran", "on_console")}
 
 @pytest.fixture
 def vm() -> t.Iterator[Subject]:
-    made = Subject(VM[0], 200.0, VM[1])
+    made = Subject(VM[0], 200.0, VM[1], billed=False)
     yield made
     made.close()
 

@@ -36,6 +36,7 @@ QUESTIONS = (
     Question("gpu", "GET", _one_gpu),
     Question("centres", "GET", "/v2/catalog/datacenters"),
     Question("list", "GET", "/v2/pods"),
+    Question("charges", "GET", "/v2/billing/pods", {"bucketSize": "day", "lastN": 90}),
     Question("no_product", "GET", "/v2/catalog/gpus", {"include": "AVAILABILITY"}),
     Question("unknown_id", "GET", "/v2/pods/nosuchpod00000"),
     Question("bad_key", "GET", "/v2/pods", credential=False),
@@ -46,6 +47,7 @@ _offers = Group(
 _lists = Group(
     "runpod", _SPEC, consequence="Half a list is taken for the whole one: pods are launched twice, or orphans are not found."
 )
+_bills = Group("runpod", _SPEC, consequence="The report cannot compare the ledger with the bill.", may_be_empty=True)
 _errors = Group("runpod", _SPEC, consequence="The refusal is taken for something else: retried, or not reported as what it is.")
 _pod = Group(
     "runpod", _SPEC, consequence="The pod is not recognised as ours, or its state, price or address is not known.", rented=True
@@ -229,6 +231,17 @@ FACTS: tuple[Fact, ...] = (
         ("life",),
         _pulling,
         basis=Basis.UNVERIFIED,
+    ),
+    _bills.status("charges", "GET /billing/pods", 200),
+    *_bills.fields(
+        "charges",
+        "GET /billing/pods",
+        [
+            ("records", list),
+            ("records.*", dict),
+            ("records.*.podId", str, "The charges of a pod are not found."),
+            ("records.*.totalAmount", float),
+        ],
     ),
     _course.fact("life.runtime", "A pod whose container runs has a runtime", "runtime is filled", ("life",), _runtime),
     _course.fact(

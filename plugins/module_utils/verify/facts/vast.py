@@ -33,6 +33,7 @@ _SEARCH: dict[str, t.Any] = {
     "limit": 64,
 }
 _BUNDLES = "/api/v0/bundles/"
+_EVER = '{"day": {"gte": 0, "lte": 4102444800}, "type": {"in": ["instance"]}}'  # until the year 2100
 QUESTIONS = (
     Question("search", "POST", _BUNDLES, json=_SEARCH, pace="search"),
     Question("single", "POST", _BUNDLES, json={**_SEARCH, "num_gpus": {"eq": 1}}, pace="search"),
@@ -41,6 +42,7 @@ QUESTIONS = (
     Question("old_list", "GET", "/api/v0/instances/", pace="list"),
     Question("user", "GET", "/api/v0/users/current/"),
     Question("keys", "GET", "/api/v0/ssh/"),
+    Question("charges", "GET", "/api/v0/charges/", {"select_filters": _EVER, "limit": 500, "format": "table"}),
     Question("unknown_id", "GET", "/api/v0/instances/1/", pace="get"),
     Question("bad_key", "GET", "/api/v1/instances/", credential=False, pace="list"),
 )
@@ -54,6 +56,7 @@ _lists = Group(
     Basis.RECORDED,
     "Half a list is taken for the whole one: machines are launched twice, or orphans are not found.",
 )
+_bills = Group("vast", _OBSERVED, Basis.RECORDED, "The report cannot compare the ledger with the bill.", may_be_empty=True)
 _account = Group("vast", _DOCS, consequence="That the account has no money or no SSH key is noticed only when a launch fails.")
 _errors = Group(
     "vast",
@@ -266,6 +269,21 @@ FACTS: tuple[Fact, ...] = (
         _CLOUD,
         gone=_gone,
         gone_expected="instances null, or no_such_instance or not_found under 404 or 200",
+    ),
+    _bills.status("charges", "GET /charges", 200),
+    *_bills.fields(
+        "charges",
+        "GET /charges",
+        [
+            ("results", list),
+            ("total", int, "A part of the bill is taken for all of it."),
+            ("results.*", dict),
+            ("results.*.source", re.compile(r"instance-\d+"), "The charges of an instance are not found."),
+            ("results.*.amount", float),
+            ("results.*.items", list),
+            ("results.*.items.*.type", str, "Traffic counts as the price of the machine."),
+            ("results.*.items.*.amount", float),
+        ],
     ),
     *VM_FACTS,
 )

@@ -27,6 +27,8 @@ QUESTIONS = (
     Question("groups", "GET", "/v2/firewalls", {"per_page": 500}),
     Question("snapshots", "GET", "/v2/snapshots", {"per_page": 500}),
     Question("list", "GET", "/v2/instances", {"per_page": 500}),
+    Question("charges", "GET", "/v2/billing/pending-charges"),
+    Question("invoices", "GET", "/v2/billing/invoices", {"per_page": 500}),
     Question("unknown_id", "GET", "/v2/instances/00000000-0000-4000-8000-000000000000"),
     Question("bad_key", "GET", "/v2/instances", credential=False),
 )
@@ -39,6 +41,7 @@ _systems = Group("vultr", _OPENAPI, consequence="The operating system of a launc
 _lists = Group("vultr", _OPENAPI, consequence="Machines are not listed: launches are looked up in vain, and orphans are not found.")
 _groups = Group("vultr", _OPENAPI, consequence="A firewall group is made for each launch, and none is removed.")
 _images = Group("vultr", _CLIENTS, Basis.RECORDED, "A snapshot with Talos is taken for complete before it is.")
+_bills = Group("vultr", _CLIENTS, Basis.RECORDED, "The report cannot compare the ledger with the bill.", may_be_empty=True)
 _errors = Group(
     "vultr", _CLIENTS, Basis.RECORDED, "The refusal is taken for something else: retried, or not reported as what it is."
 )
@@ -147,6 +150,23 @@ FACTS: tuple[Fact, ...] = (
     ),
     _stock.status("regions", "GET /regions", 200),
     *_stock.fields("regions", "GET /regions", [("regions", list), ("regions.*", dict), ("regions.*.id", _REGION)]),
+    _bills.status("charges", "GET /billing/pending-charges", 200),
+    *_bills.fields(
+        "charges",
+        "GET /billing/pending-charges",
+        [
+            ("pending_charges", list),
+            ("pending_charges.*", dict),
+            ("pending_charges.*.description", str, "The charges of a machine are not found."),
+            ("pending_charges.*.total", float),
+        ],
+    ),
+    _bills.status("invoices", "GET /billing/invoices", 200),
+    *_bills.fields(
+        "invoices",
+        "GET /billing/invoices",
+        [("billing_invoices", list), ("billing_invoices.*.id", int), ("billing_invoices.*.date", WHEN)],
+    ),
     _lists.fact("regions.cursor", "The last page of a list has an empty cursor", "empty", ("regions",), _last_cursor),
     _stock.status("stock", "GET /regions/{id}/availability", 200),
     *_stock.fields("stock", "GET /regions/{id}/availability", [("available_plans", list), ("available_plans.*", str)]),
