@@ -96,10 +96,6 @@ def bounds_of(line: t.Mapping[str, t.Any]) -> tuple[Decimal, Decimal]:
         return Decimal(0), cost + unit
     dust = _MICRO * (Decimal(line["seconds"]) / 3600 + 1)
     part = Decimal(line["price_hour"]) / 3600 if line["granularity"] == 1 else Decimal(0)
-    if (
-        line["cause"] == "no_capacity"
-    ):  # its GPUs never ran, which Paperspace does not say: the ledger has them (docs/evidence/chaos.md)
-        part = Decimal(line["cost_least"])
     return Decimal(line["cost_least"]) - dust - part, Decimal(line["cost_most"]) + dust
 
 

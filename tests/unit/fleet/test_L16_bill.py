@@ -21,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import (
     live_line,
     noted,
     read_line,
+    tariff,
     until,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import report
@@ -227,3 +228,22 @@ def test_L16_of_a_machine_that_lives_only_the_begin_is_open() -> None:
     mine = rented(deletion=None)
     line = live_line(mine, at("12:00"), CAPABILITIES["lambda"])
     assert (line.cost_least, line.cost, line.cost_most) == dollars(3595, 3600, 3600)
+
+
+# ---- a machine that may be off
+
+
+def test_L16_a_machine_that_may_have_been_off_cost_its_disk_at_the_least() -> None:
+    """Without capacity Paperspace makes a machine that is off, and its guard powers one off; only the disk is billed then."""
+    disk = dataclasses.replace(offer("3.60"), storage_price_hour=Decimal("0.36"))
+    never = rented(offer=disk, registered=None, initialized=None)
+    assert bounds(never, LATER, off_costs_less=True)[0] == Decimal("0.36") * 3595 / 3600  # from 11:00:05 to 12:00
+    assert bounds(never, LATER, off_costs_less=True)[1] == bounds(never, LATER)[1] == Decimal("43.2")
+    node = rented(offer=disk, registered=at("11:08"), initialized=at("11:10"))
+    ran = (at("11:10") - at("11:00:05")).total_seconds()
+    wanted = Decimal("0.36") * 3595 / 3600 + Decimal("3.24") * int(ran) / 3600
+    assert bounds(node, LATER, off_costs_less=True)[0] == wanted < bounds(node, LATER)[0]
+    busy = rented(offer=disk, registered=at("11:08"), initialized=at("11:10"), work=WorkRecord(at("11:50")))
+    assert bounds(busy, LATER, off_costs_less=True)[0] > bounds(node, LATER, off_costs_less=True)[0]
+    assert bounds(busy, LATER, off_costs_less=True, bills_boot=False) == bounds(busy, LATER, bills_boot=False)
+    assert tariff(REAL["paperspace"])["off_costs_less"] and not tariff(REAL["lambda"])["off_costs_less"]

@@ -22,7 +22,7 @@ from ...observe.context import Context, locked_run
 from ...observe.gather import gather
 from ...planner.claims import moving
 from ...planner.cluster_state import Situation
-from ...planner.cost.cost import ledger_line, per_day
+from ...planner.cost.cost import ledger_line, per_day, tariff
 from ...providers.registry import CAPABILITIES
 from ...units.values import print_money
 from ..launch.payload import take_back_all
@@ -151,14 +151,7 @@ class _Release:
     def _close(self, entry: HandedOut) -> None:
         context, facts = self._context, CAPABILITIES[self._claim.cloud]
         ended = dataclasses.replace(self._claim, deletion=Deletion(Finding.RELEASED, entry.time))
-        line = ledger_line(
-            ended,
-            end=entry.time,
-            granularity=facts.billing_granularity,
-            minimum=facts.billing_minimum,
-            bills_boot=facts.bills_boot,
-            alive=entry.time,
-        )
+        line = ledger_line(ended, end=entry.time, alive=entry.time, **tariff(facts))
         context.lock.confirm()
         context.store.ledger(line)
         context.store.remove(self._claim)

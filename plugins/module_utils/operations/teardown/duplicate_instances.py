@@ -17,7 +17,7 @@ from ...core.errors import TgpError
 from ...model import Attempt, Claim, Deletion, Instance, InstanceState
 from ...model.reasons import Finding, Reason
 from ...observe.context import Context
-from ...planner.cost.cost import ledger_line
+from ...planner.cost.cost import ledger_line, tariff
 from ...providers.registry import CAPABILITIES
 
 _CONFIRM = 60.0
@@ -88,14 +88,7 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str, asked:
         history=(),
         deletion=Deletion(reason=reason, requested=now),
     )
-    line = ledger_line(
-        booked,
-        end=now,
-        granularity=facts.billing_granularity,
-        minimum=facts.billing_minimum,
-        bills_boot=facts.bills_boot,
-        alive=asked,
-    )
+    line = ledger_line(booked, end=now, alive=asked, **tariff(facts))
     line["key"] = f"{claim.name}.{re.sub(r'[^a-z0-9-]', '-', instance.id.lower())}.x"
     context.store.ledger(line)
 

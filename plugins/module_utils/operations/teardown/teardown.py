@@ -29,7 +29,7 @@ from ...model.reasons import Finding, Reason
 from ...observe.context import Context
 from ...planner.claims.record import LONGEST_WORDS, advance, in_force
 from ...planner.cluster_state import UNKNOWN_WINDOW
-from ...planner.cost.cost import ledger_line
+from ...planner.cost.cost import ledger_line, tariff
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
 from ...planner.disruption.expiration import holds_end
 from ...planner.garbage_collection.termination_steps import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
@@ -453,8 +453,7 @@ class _Teardown:
         ids = without_booked(self.context, self.claim)
         billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
         facts = CAPABILITIES[self.claim.cloud]
-        unit, minimum, boot = facts.billing_granularity, facts.billing_minimum, facts.bills_boot
-        line = ledger_line(billed, end=end, granularity=unit, minimum=minimum, bills_boot=boot, alive=self._alive)
+        line = ledger_line(billed, end=end, alive=self._alive, **tariff(facts))
         if not facts.rented:  # an own machine comes again under its name: one line for each time it was on
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
             line["cost_least"] = line["cost_most"] = line["cost"]  # nobody else writes its bill

@@ -68,12 +68,14 @@ def bounds(
     bills_boot: bool = True,
     alive: datetime | None = None,
     minimum: int = 0,
+    off_costs_less: bool = False,
 ) -> tuple[Decimal, Decimal]:
     """The least and the most dollars that its provider can have billed for a claim that is booked until ``end``.
 
     The bill begins in the second that the provider names, else between the create call and its answer. It ends between the moment ``alive``, at
     which the provider still showed the machine (without it: what the record shows), and ``end``. Where GPUs are billed apart, they began to run
-    within half a minute of what was noted, and when they were taken away nobody says."""
+    within half a minute of what was noted, and when they were taken away nobody says. Where a machine that is off costs less, at the least its
+    disk was billed all the time, and the rest until its Node was Ready last."""
     start = claim.bill_start
     if start is None:
         return NOTHING, NOTHING
@@ -88,9 +90,12 @@ def bounds(
         least = (claim.running_since + inexact, None if stopped is None else min(stopped, max(shown)))
         decided = claim.deletion.requested if claim.deletion is not None else end
         most = (max(start, claim.running_since - inexact), None if stopped is None else max(stopped, decided))
+    if off_costs_less and bills_boot:  # it lacked capacity from the first moment on, or was powered off from inside
+        ran = begun + timedelta.resolution if minimum else begun  # a minimum is billed of a machine that ran at all
+        least = (begun, min(max(_last_ready(claim) or ran, ran), ended))
     price, disk = claim.price, claim.offer.storage_price_hour
     return (
-        billed(price, disk, (begun, ended), least, granularity, bills_boot=bills_boot, minimum=minimum),
+        billed(price, disk, (begun, ended), least, granularity, bills_boot=bills_boot and not off_costs_less, minimum=minimum),
         billed(price, disk, (start, end), most, granularity, bills_boot=bills_boot, minimum=minimum),
     )
 
@@ -109,6 +114,13 @@ def answered(claim: Claim) -> datetime | None:
     """When the create call of its machine was answered; None where the answer was lost, and for a machine that was adopted."""
     last = claim.attempts[-1] if claim.attempts else None
     return last.time if last is not None and last.result == "ok" else None
+
+
+def _last_ready(claim: Claim) -> datetime | None:
+    """The last moment at which the record shows that its machine ran as a Node; None = it never did."""
+    work = None if claim.work is None or claim.is_service else claim.work.until - _SILENT
+    shown = [moment for moment in (claim.registered, claim.initialized, claim.worked_since, work) if moment is not None]
+    return max(shown, default=None)
 
 
 def last_seen(claim: Claim) -> datetime:

@@ -43,6 +43,25 @@ def per_day(price_hour: Decimal) -> Decimal:
     return price_hour * HOURS_PER_DAY
 
 
+class Tariff(t.TypedDict, total=False):
+    """How a cloud bills, as ``ledger_line`` takes it."""
+
+    granularity: int
+    minimum: int
+    bills_boot: bool
+    off_costs_less: bool
+
+
+def tariff(facts: Capability) -> Tariff:
+    """Of a cloud."""
+    return {
+        "granularity": facts.billing_granularity,
+        "minimum": facts.billing_minimum,
+        "bills_boot": facts.bills_boot,
+        "off_costs_less": facts.off_costs_less,
+    }
+
+
 def ledger_line(
     claim: Claim,
     *,
@@ -52,20 +71,29 @@ def ledger_line(
     lives: bool = False,
     alive: datetime | None = None,
     minimum: int = 0,
+    off_costs_less: bool = False,
 ) -> dict[str, t.Any]:
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
     ``useful_seconds`` are those from its first work to its last idle time (or its end), 0 if no work was seen, None if that is unknown;
-    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity``, ``minimum`` and ``bills_boot`` say how its cloud
-    bills.
+    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity``, ``minimum``, ``bills_boot`` and
+    ``off_costs_less`` say how its cloud bills.
     ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known.
     ``gpu_losses``: when its node lacked GPUs that ``cost`` contains all the same.
     ``attempts``, ``phases`` and ``cause`` are for counters that survive runs: see LedgerLine. ``work`` is what pods used (L-44); ``lives``: the
     machine has not ended, and pods that ran when it was last recorded still do. ``alive``: see bounds, from which
     ``cost_least`` and ``cost_most`` are; ``start_told``: its cloud says when the bill began."""
     started = claim.bill_start
-    least, most = bounds(claim, end, granularity, bills_boot=bills_boot, alive=end if lives else alive, minimum=minimum)
+    least, most = bounds(
+        claim,
+        end,
+        granularity,
+        bills_boot=bills_boot,
+        alive=end if lives else alive,
+        minimum=minimum,
+        off_costs_less=off_costs_less,
+    )
     if claim.lane is Lane.SERVICE:  # it is in use from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
     useful, idle = _use(claim, end)
@@ -350,13 +378,9 @@ def _loss(record: t.Mapping[str, t.Any]) -> GpuLoss:
 def live_line(claim: Claim, now: datetime, capability: Capability | None) -> LedgerLine:
     """A machine that is still recorded, as if its line were written now."""
     end = _lived_until(claim, now)
-    granularity = capability.billing_granularity if capability else 1
-    bills_boot = capability.bills_boot if capability else True
-    minimum = capability.billing_minimum if capability else 0
     lives = claim.gone_since is None
-    return read_line(
-        ledger_line(claim, end=end, granularity=granularity, bills_boot=bills_boot, lives=lives, minimum=minimum), closed=False
-    )
+    line = ledger_line(claim, end=end, lives=lives, **(tariff(capability) if capability else {}))
+    return read_line(line, closed=False)
 
 
 def live_cost(claim: Claim, now: datetime, capability: Capability | None) -> Decimal:
