@@ -247,12 +247,3 @@ def test_L16_a_machine_that_may_have_been_off_cost_its_disk_at_the_least() -> No
     assert bounds(busy, LATER, off_costs_less=True)[0] > bounds(node, LATER, off_costs_less=True)[0]
     assert bounds(busy, LATER, off_costs_less=True, bills_boot=False) == bounds(busy, LATER, bills_boot=False)
     assert tariff(REAL["paperspace"])["off_costs_less"] and not tariff(REAL["lambda"])["off_costs_less"]
-
-
-def test_L16_gpus_that_a_late_clock_saw_running_before_the_bill_began_count_from_its_begin() -> None:
-    """The host that looked was two hours behind the one that launched it."""
-    disk = dataclasses.replace(offer("3.60"), storage_price_hour=Decimal("0.36"))
-    mine = rented(offer=disk, running_since=at("09:05"))
-    assert claim_cost(mine, at("12:00"), bills_boot=False) == Decimal("3.60")
-    least, most = bounds(mine, at("12:00"), bills_boot=False)
-    assert (least, most) == (Decimal("0.36") * 3595 / 3600, Decimal("3.60"))

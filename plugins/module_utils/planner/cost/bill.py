@@ -41,15 +41,14 @@ def billed(
     minimum: int = 0,
 ) -> Decimal:
     """Dollars of a machine at ``price`` per hour, ``disk`` of it for storage, that lived from ``life[0]`` to ``life[1]``; its GPUs ran
-    between ``running``, which counts where disk and GPUs are billed apart, and from the start on at the earliest: a host whose clock is late
-    noted an earlier time."""
+    between ``running``, which counts where disk and GPUs are billed apart."""
     start, end = life
     if bills_boot:
         return cost(price, start, end, granularity, minimum)
     disk = min(disk, price)
     total = cost(disk, start, end, granularity, minimum)
     if running[0] is not None:
-        total += cost(price - disk, max(running[0], start), min(running[1] or end, end), granularity, minimum)
+        total += cost(price - disk, running[0], min(running[1] or end, end), granularity, minimum)
     return total
 
 
@@ -89,8 +88,6 @@ def bounds(
         stopped, inexact = claim.interrupted_at, timedelta(seconds=INEXACT)
         shown = [moment for moment in (claim.running_since, claim.initialized, claim.worked_since) if moment is not None]
         least = (claim.running_since + inexact, None if stopped is None else min(stopped, max(shown)))
-        if claim.running_since < start:
-            least = (None, None)  # it was noted by a late clock, so when its GPUs began to run is not known
         decided = claim.deletion.requested if claim.deletion is not None else end
         most = (max(start, claim.running_since - inexact), None if stopped is None else max(stopped, decided))
     if off_costs_less and bills_boot:  # it lacked capacity from the first moment on, or was powered off from inside
