@@ -448,8 +448,6 @@ def unlike(line: t.Mapping[str, t.Any], theirs: Decimal, late: int = 1) -> str:
     price, cost = Decimal(line["price_hour"]), Decimal(line["cost"])
     least, most = Decimal(line["cost_least"]), Decimal(line["cost_most"])
     dust = _DUST + _MICRO * (Decimal(line["seconds"]) / 3600 + 1)
-    if line.get("key", "").endswith(".x"):  # of a duplicate the end is when its call was sent; a unit may begin before the answer
-        dust += price * line["granularity"] / 3600
     if not CAPABILITIES[line["cloud"]].rented:
         least, most, dust = cost - price / 60, cost + price / 60, _DUST
     part = price / 3600 if line["granularity"] == 1 else Decimal(0)
