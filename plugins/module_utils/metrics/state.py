@@ -164,8 +164,12 @@ def read_archived(record: t.Mapping[str, t.Any]) -> Archived:
 
 
 def _is_known(entry: Json) -> bool:
-    family = FAMILIES.get(entry["name"])
-    return family is not None and ("counts" not in entry or len(entry["counts"]) == len(family.buckets) + 1)
+    return entry["name"] in FAMILIES and ("counts" not in entry or _fits(entry["name"], entry["counts"]))
+
+
+def _fits(name: str, counts: t.Sequence[int]) -> bool:
+    """Whether a cell has the buckets of its family."""
+    return name in FAMILIES and len(counts) == len(FAMILIES[name].buckets) + 1
 
 
 def _value(entry: Json) -> float | Cell:
@@ -210,11 +214,7 @@ def _encoded(kept: Kept) -> Json:
 
 
 def _decoded(base: Json) -> Kept:
-    cells = {
-        (name, labels): Cell(counts, total)
-        for name, labels, counts, total in base["cells"]
-        if name in FAMILIES and len(counts) == len(FAMILIES[name].buckets) + 1
-    }
+    cells = {(name, labels): Cell(counts, total) for name, labels, counts, total in base["cells"] if _fits(name, counts)}
     counts, levels = (
         {(name, labels): value for name, labels, value in base[store] if name in FAMILIES} for store in ("counts", "levels")
     )

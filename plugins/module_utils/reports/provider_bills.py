@@ -12,8 +12,9 @@ from ..core.errors import TgpError
 from ..core.events import render
 from ..model import Claim, Ledger, LedgerLine
 from ..observe.context import Context
+from ..planner.cost.bill import NOTHING
 from ..planner.cost.cost import add_up, books
-from ..planner.cost.provider_bills import BilledMachine, BillState, ProviderBill, compare, window
+from ..planner.cost.provider_bills import BilledMachine, BillState, ProviderBill, compare, expected, window
 from ..planner.cost.spend_report import Report
 from ..providers.base import TellsCharges
 from ..providers.query_all import each
@@ -36,11 +37,14 @@ def ask(context: Context, claims: t.Sequence[Claim], lines: t.Sequence[LedgerLin
     """The bills of the providers for the machines of the report, whole machines also where it is about a part of their life. Providers are
     asked side by side; one that fails hides no other, and is a warning."""
     keys = {part.line.key for part in reported.parts}
-    clouds = sorted({line.cloud for line in lines if line.key in keys and _is_rented(line.cloud)})
+    shown: dict[str, list[LedgerLine]] = {}
+    for line in lines:
+        if line.key in keys and _is_rented(line.cloud):
+            shown.setdefault(line.cloud, []).append(line)
     known = {line.name for line in lines} | {claim.name for claim in claims}
 
     def bill(cloud: str) -> ProviderBill:
-        mine = [line for line in lines if line.cloud == cloud and line.key in keys]
+        mine = shown[cloud]
         capability, asked = CAPABILITIES.get(cloud), window(mine, context.clock.now())
         if capability is None or capability.charges_lag is None or asked is None:
             return _without_bill(cloud, mine, NO_BILL)
@@ -50,10 +54,10 @@ def ask(context: Context, claims: t.Sequence[Claim], lines: t.Sequence[LedgerLin
         return compare(cloud, [line if line.closed else living[line.key] for line in mine], charges, now, capability, known)
 
     bills = []
-    for cloud, answer in each(clouds, bill).items():
+    for cloud, answer in each(sorted(shown), bill).items():
         if isinstance(answer, TgpError):
             context.task.warn(f"What {cloud} billed could not be read: {answer}")
-            answer = _without_bill(cloud, [line for line in lines if line.cloud == cloud and line.key in keys], answer.message)
+            answer = _without_bill(cloud, shown[cloud], answer.message)
         bills.append(answer)
     for sentence in alarms(bills):
         context.task.warn(sentence)
@@ -65,7 +69,7 @@ def _is_rented(cloud: str) -> bool:
 
 
 def _without_bill(cloud: str, lines: t.Sequence[LedgerLine], why: str) -> ProviderBill:
-    return ProviderBill(cloud, False, tuple(BilledMachine(line, None, line.cost * 0, BillState.PENDING) for line in lines), why)
+    return ProviderBill(cloud, False, tuple(BilledMachine(line, None, NOTHING, BillState.PENDING) for line in lines), why)
 
 
 # ---- as data
@@ -101,7 +105,7 @@ def bills_data(bills: t.Sequence[ProviderBill]) -> dict[str, t.Any]:
 
 def _machine(machine: BilledMachine) -> dict[str, t.Any]:
     line = machine.line
-    least, most = (line.cost if bound is None else bound for bound in (line.cost_least, line.cost_most))
+    least, most = expected(line)
     return {
         "name": line.name,
         "ids": list(line.ids),

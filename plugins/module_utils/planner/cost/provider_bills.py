@@ -104,10 +104,18 @@ def compare(
     return ProviderBill(cloud, True, tuple(machines), strangers=_strangers(lines, charges, known))
 
 
+def expected(line: LedgerLine) -> tuple[Decimal, Decimal]:
+    """The least and the most dollars of its bill; what is booked, where a line of an older version has no bounds."""
+    return (
+        line.cost if line.cost_least is None else line.cost_least,
+        line.cost if line.cost_most is None else line.cost_most,
+    )
+
+
 def _judged(line: LedgerLine, charges: t.Sequence[Charge], now: datetime, lag: timedelta) -> BilledMachine:
     """AGREES within the bounds of the line; PENDING while more may come; else OUTSIDE, and MISSING without a charge."""
     whole = line.closed and now - line.end >= lag
-    least, most = (line.cost if bound is None else bound for bound in (line.cost_least, line.cost_most))
+    least, most = expected(line)
     if not charges:
         state = BillState.AGREES if whole and not least else BillState.MISSING if whole else BillState.PENDING
         return BilledMachine(line, NOTHING if whole and not least else None, NOTHING, state)
