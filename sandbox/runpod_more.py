@@ -19,7 +19,7 @@ from .runpod_forms import moment, read_moment
 from .runpod_pages import page
 from .runpod_stock import CLOUD, pods
 from .runpod_types import DATA_CENTERS
-from .world import Machine, World
+from .world import Machine, World, cost_until
 
 _BUCKETS = {
     "hour": timedelta(hours=1),
@@ -156,13 +156,6 @@ def _volume_routes(service: flask.Flask, world: World, account: Account) -> None
 
 
 # ---- bills
-
-
-def cost_until(machine: Machine, when: datetime) -> Decimal:
-    """Dollars a machine had cost at a moment."""
-    if when <= machine.created:
-        return Decimal(0)
-    return dataclasses.replace(machine, ended=min(machine.ended or when, when)).cost(when)
 
 
 def disk_until(machine: Machine, when: datetime) -> Decimal:

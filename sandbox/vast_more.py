@@ -13,13 +13,12 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import flask
 
-from .runpod_more import cost_until
 from .vast_account import Account, contracts
 from .vast_create import LONGEST_VARIABLE
 from .vast_errors import Refused, body, invalid
 from .vast_instances import find
 from .vast_life import disk_rate
-from .world import Machine, World
+from .world import Machine, World, cost_until
 
 _MOST_CHARGES, _LATE = 500, 300  # rows of a page; seconds until what a machine costs is charged
 _KEY_TYPES = ("ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-", "sk-ssh-ed25519@", "sk-ecdsa-sha2-")

@@ -17,11 +17,10 @@ from datetime import datetime, timedelta
 
 import flask
 
-from .runpod_more import cost_until
 from .vultr_account import ACLS, Account, Group, Refused, Snapshot, moment, new_id, page
 from .vultr_catalogue import PLANS, REGIONS, SCENARIO_KEYS, plan_form, region_forms, system_forms, vultr_offer
 from .vultr_instances import instance_routes, shut_down, taken
-from .world import World
+from .world import World, cost_until
 
 __all__ = ["SCENARIO_KEYS", "app", "vultr_offer"]
 

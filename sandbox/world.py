@@ -142,6 +142,13 @@ class Machine:
         return self.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
 
 
+def cost_until(machine: Machine, when: datetime) -> Decimal:
+    """Dollars a machine had cost at a moment."""
+    if when <= machine.created:
+        return Decimal(0)
+    return dataclasses.replace(machine, ended=min(machine.ended or when, when)).cost(when)
+
+
 class World:
     """State shared by all emulators. Hold ``lock`` while reading or changing it.
 

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from sandbox import strangers
-from sandbox.world import Machine
+from sandbox.world import Machine, cost_until
 
-from .purse import cost_until, spans_of
+from .purse import spans_of
 
 if t.TYPE_CHECKING:
     from .grounds import Ground

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from sandbox.world import Machine
+from sandbox.world import Machine, cost_until
 
 if t.TYPE_CHECKING:
     from .sight import Sight
@@ -63,15 +62,6 @@ class Purse:
             "soft_percent": 80,
             "action": self.action,
         }
-
-
-def cost_until(machine: Machine, moment: datetime) -> Decimal:
-    """What the world had billed for it by then."""
-    if moment <= machine.created:
-        return Decimal(0)
-    past = copy.copy(machine)
-    object.__setattr__(past, "ended", min(machine.ended or moment, moment))
-    return past.cost(moment)
 
 
 def spans_of(machine: Machine, times: t.Sequence[tuple[str, datetime]], now: datetime) -> list[tuple[datetime, datetime]]:

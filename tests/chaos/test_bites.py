@@ -32,11 +32,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning impor
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import gangs
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import ensure_instance
 
-from sandbox.world import Machine, Offer
+from sandbox.world import Machine, Offer, cost_until
 
 from . import bites, endings, invariants, reasons, switches
 from .moving import Moved
-from .purse import Purse, cost_until, spent
+from .purse import Purse, spent
 from .shrink import shortest
 from .sight import Call, Limits, Run
 from .stage import Stage
