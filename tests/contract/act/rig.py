@@ -451,10 +451,6 @@ def unlike(line: t.Mapping[str, t.Any], theirs: Decimal, late: int = 1) -> str:
     if not CAPABILITIES[line["cloud"]].rented:
         least, most, dust = cost - price / 60, cost + price / 60, _DUST
     part = price / 3600 if line["granularity"] == 1 else Decimal(0)
-    if (
-        line["cause"] == "no_capacity"
-    ):  # its GPUs never ran, which Paperspace does not say: the ledger has them (docs/evidence/chaos.md)
-        part = least
     if not least <= cost <= most or not least - dust - part <= theirs <= most + dust:
         return f"${cost} are booked, billed were ${theirs}, and the line says ${least} to ${most}"
     over = price * max(60 * late, line["granularity"]) / 3600
