@@ -182,3 +182,9 @@ def others_ahead(clock: Clock, services: t.Container[str], since: float) -> tupl
         name: ahead.certain for name, ahead in sorted(_ahead.get(clock, {}).items()) if name in services and ahead.at >= since
     }
     return max(offsets.items(), key=lambda pair: abs(pair[1])) if offsets else None
+
+
+def now_of(clock: Clock, service: str) -> datetime:
+    """This moment by the clock of a service: ours, until its answers say that ours differs."""
+    ahead = _ahead.get(clock, {}).get(service)
+    return clock.now() if ahead is None else clock.now() + timedelta(seconds=ahead.certain)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing as t
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ..core.clock import Clock, others_ahead
 from ..core.errors import ApiError, InvalidInput
@@ -85,9 +85,13 @@ class Clocks:
         return clock_skew.told(offset, source) if clock_skew.is_wrong(offset) else ""
 
     def billed_now(self) -> datetime:
-        """The moment by the clock of those who write the bills, where ours is known to be wrong."""
-        _source, offset = self.offset() or ("", 0.0)
-        return self._clock.now() + timedelta(seconds=offset if clock_skew.is_wrong(offset) else 0.0)
+        """This moment by the clock of those who write the bills, where ours is known to be wrong."""
+        return self.billed(self._clock.now())
+
+    def billed(self, moment: datetime) -> datetime:
+        """The same of another moment by our clock."""
+        _source, offset = self.offset() or ("", None)
+        return clock_skew.corrected(moment, offset)
 
 
 @dataclasses.dataclass

@@ -119,14 +119,14 @@ def _instance_facts(claim: Claim, verdict: Recovery, node: Node | None, situatio
             ids.append(instance_id)
     claim = _replace(claim, ids_seen=tuple(ids))
     if verdict.instance is None:
-        gone = claim.gone_since or situation.now if verdict.what == "missing" else claim.gone_since
+        gone = claim.gone_since or situation.billed_now if verdict.what == "missing" else claim.gone_since
         return _replace(claim, gone_since=gone)
     instance = verdict.instance
     facts: dict[str, t.Any] = {"instance_id": claim.instance_id or instance.id, "gone_since": None, "unknown_since": None}
     if verdict.what == "adopt":
         facts["instance_id"] = instance.id
-        facts["launch_started"] = claim.launch_started or instance.created or situation.now
-    claim = cost.noted(claim, instance, situation.capability(claim), situation.now, node)
+        facts["launch_started"] = claim.launch_started or instance.created or situation.billed_now
+    claim = cost.noted(claim, instance, situation.capability(claim), situation.billed_now, node)
     return _replace(claim, ip=instance.ip or claim.ip, **facts)
 
 

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
+from datetime import datetime, timedelta
 
 from ..model import Claim, Phase
 from ..model.reasons import Reason
 from ..units.values import print_duration
-
-if t.TYPE_CHECKING:  # a drain asks only how wrong a clock may be, and needs nothing of a plan
-    from .plan_builder import Draft
 
 LIMIT = 120.0
 AGELESS = frozenset({Reason.DUPLICATE, Reason.SPOT_LOST, Reason.PRICE_JUMP, Reason.MANUAL})  # reasons that hang on no time
@@ -21,6 +18,11 @@ AGELESS = frozenset({Reason.DUPLICATE, Reason.SPOT_LOST, Reason.PRICE_JUMP, Reas
 def is_wrong(offset: float | None) -> bool:
     """Whether our clock differs from another one by more than is allowed."""
     return offset is not None and abs(offset) > LIMIT
+
+
+def corrected(moment: datetime, offset: float | None) -> datetime:
+    """A moment by our clock, by the other one where ours is wrong."""
+    return moment + timedelta(seconds=offset) if offset is not None and is_wrong(offset) else moment
 
 
 def told(offset: float, source: str) -> str:
@@ -35,18 +37,3 @@ def told(offset: float, source: str) -> str:
 def goes_on(claim: Claim) -> bool:
     """Whether the end of a claim goes on under a wrong clock: its pods have left, or its reason hangs on no time."""
     return claim.deletion is not None and (claim.phase is Phase.TERMINATING or claim.deletion.reason in AGELESS)
-
-
-def refuse(draft: Draft) -> None:
-    """The whole decision of a run whose clock is wrong. Times that it would write are wrong, so no claim is brought up to date."""
-    seen = draft.situation.seen
-    text = told(seen.clock_offset or 0.0, seen.clock_source)
-    draft.findings.update(seen.findings)
-    draft.problems.append(text)
-    draft.notice("clock", seen.clock_source, text, seconds=f"{seen.clock_offset:.0f}")
-    for settled in draft.settled.values():
-        claim = settled.stored
-        if goes_on(claim) and claim.deletion is not None and claim.name not in draft.refilled:
-            draft.change(claim)
-            draft.destroy(claim, claim.deletion.reason, "goes on", force=claim.deletion.force)
-    draft.settled = {name: settled for name, settled in draft.settled.items() if name in draft.decisions}

@@ -33,6 +33,7 @@ from ..model.defaults import Settings
 from ..model.labels import INSTANCE_ID_LABEL
 from ..model.names import NO_NAMESPACE, label_value, pool_part
 from ..units.values import print_time
+from . import clock_skew
 from .claims import record
 from .claims.record import LIVE
 from .disruption.schedule import floor_of_now, hours
@@ -50,6 +51,7 @@ class Situation:
     def __init__(self, seen: Observation, specs: Specs, settings: Settings, capabilities: t.Mapping[str, Capability]) -> None:
         self.seen = seen
         self.now: datetime = seen.now
+        self.billed_now = clock_skew.corrected(seen.now, seen.clock_offset)  # by the clocks of those who write the bills
         self.specs = specs
         self.settings = settings
         self.capabilities = capabilities

@@ -42,7 +42,7 @@ def plan(observation: Observation, specs: Specs, settings: Settings, capabilitie
         return Plan(problems=(problem,), findings=dict(sorted(observation.findings.items())))
     draft = _draft(Situation(observation, specs, settings, capabilities))
     if clock_skew.is_wrong(observation.clock_offset) and mode not in (ActionKind.DESTROY, "status"):
-        clock_skew.refuse(draft)
+        _go_on_only(draft)
         return draft.plan()
     run = Run(draft, orphans.machines(draft.situation), run_id)
     for pass_ in passes_of(mode, blind=draft.situation.nodes is None):
@@ -108,6 +108,21 @@ def _wrong_clock(run: Run) -> None:
     seen = run.draft.situation.seen
     if clock_skew.is_wrong(seen.clock_offset):
         run.draft.problems.append(clock_skew.told(seen.clock_offset or 0.0, seen.clock_source))
+
+
+def _go_on_only(draft: Draft) -> None:
+    """The whole decision of a run whose clock is wrong. Times that it would write are wrong, so no claim is brought up to date."""
+    seen = draft.situation.seen
+    text = clock_skew.told(seen.clock_offset or 0.0, seen.clock_source)
+    draft.findings.update(seen.findings)
+    draft.problems.append(text)
+    draft.notice("clock", seen.clock_source, text, seconds=f"{seen.clock_offset:.0f}")
+    for settled in draft.settled.values():
+        claim = settled.stored
+        if clock_skew.goes_on(claim) and claim.deletion is not None and claim.name not in draft.refilled:
+            draft.change(claim)
+            draft.destroy(claim, claim.deletion.reason, "goes on", force=claim.deletion.force)
+    draft.settled = {name: settled for name, settled in draft.settled.items() if name in draft.decisions}
 
 
 def _unread_nodes(run: Run) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core import clock as clock
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Observation, Phase, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.planner import clock_skew
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import emptiness
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,6 +145,16 @@ def test_L27_a_date_tells_whole_seconds_and_a_slow_answer_tells_less() -> None:
     assert told(slow) == ("kubernetes", 90.0), "90 s are certain: that is within the limit"
     clocks.compare(slow, "kubernetes", date(150), NOON, NOON)
     assert told(slow) == ("kubernetes", 150.0), "a quick answer says more"
+
+
+def test_L27_how_long_a_machine_runs_is_counted_by_the_clock_that_says_it() -> None:
+    one = Still()
+    assert clocks.now_of(one, "vast") == NOON
+    clocks.compare(one, "vast", date(7200), NOON, NOON)
+    clocks.compare(one, "lambda", date(60), NOON, NOON)
+    assert clocks.now_of(one, "vast") == NOON + timedelta(seconds=7200)
+    assert clock_skew.corrected(NOON, 7200.0) == NOON + timedelta(seconds=7200)
+    assert clock_skew.corrected(NOON, -120.0) == clock_skew.corrected(NOON, None) == NOON
 
 
 def test_L27_the_one_that_differs_most_counts() -> None:

@@ -212,7 +212,7 @@ class JoinTracker:
         now = self.context.clock.now()
 
         def learn(claim: Claim) -> Claim:
-            claim = cost.noted(claim, instance, CAPABILITIES[claim.cloud], now)
+            claim = cost.noted(claim, instance, CAPABILITIES[claim.cloud], self.context.clocks.billed(now))
             if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
                 claim = advance(claim, Phase.BOOTING, now, f"{claim.cloud} says it runs")
             return dataclasses.replace(claim, ip=instance.ip) if instance.ip and instance.ip != claim.ip else claim

@@ -17,7 +17,7 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from ...core import errors, redact
-from ...core.clock import Clock, SystemClock
+from ...core.clock import Clock, SystemClock, now_of
 from ...core.errors import Forbidden
 from ...core.http import Api
 from ...core.rate_limit import RetryPolicy
@@ -178,7 +178,7 @@ class VastCloud(NothingBeside):
             if error.code != "invalid_token":
                 raise
             rows = self._rows()  # the list changed under its own page token: once more from the beginning
-        now = self._clock.now()
+        now = now_of(self._clock, "vast")  # it says how long machines run, not since when
         return [to_instance(self._api.http, row, f"GET {_INSTANCES}", FACTS, now) for row in rows]
 
     def _rows(self) -> list[t.Any]:
@@ -225,7 +225,7 @@ class VastCloud(NothingBeside):
             return None
         if isinstance(row, list) and len(row) == 1:
             row = row[0]
-        instance = to_instance(http, row, f"GET {path}", FACTS, self._clock.now())
+        instance = to_instance(http, row, f"GET {path}", FACTS, now_of(self._clock, "vast"))
         if instance.id != instance_id:
             raise http.bad_shape(f"GET {path}", f"it is about instance {instance.id}")
         return instance
