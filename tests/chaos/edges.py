@@ -338,4 +338,5 @@ EDGES: dict[str, Edge] = {
     "clock two hours ahead": Edge(
         "lambda", "min 1; change expireAfter 1h; run provision nodes=1; rest 660; skew b 7200; run reap host=b; expect living 1"
     ),
+    "clock two hours behind": Edge("vast", "run provision nodes=1; rest 660; skew b -7200; run destroy host=b; expect living 0"),
 }  # fmt: skip

@@ -32,11 +32,13 @@ class Phase(str, enum.Enum):
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deletion:
     """Why and how far a claim is being taken down. ``requested`` is set at the decision, ``started`` at the first destroy call.
-    ``cause``: the code of the diagnosis, where one was made."""
+    ``seen_running``: when its cloud was asked last, before that call, and said that it runs. ``cause``: the code of the diagnosis, where one
+    was made."""
 
     reason: str
     requested: datetime
     started: datetime | None = None
+    seen_running: datetime | None = None
     drain_deadline: datetime | None = None
     last_error: str = ""
     attempts: int = 0

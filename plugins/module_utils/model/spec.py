@@ -383,13 +383,14 @@ class LedgerLine:
     """What one machine cost: a closing line of the ledger, or (``closed`` False) a machine that still lives, as of now.
 
     ``price_hour`` and ``disk_hour`` (a part of it) in dollars; ``cost`` is what it cost until ``end``. ``granularity``: the seconds its cloud
-    bills at once, ``minimum``: those that it bills at least (lines of older versions: 0); ``bills_boot`` False: disk and GPUs are
-    billed apart. ``cost_least`` and ``cost_most``: between them lies what the provider billed, None = a line of an
-    older version; ``start_told``: the provider says when its bill began. ``start`` None = nothing was ever rented. ``worked_since``
-    and ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown. ``traffic_price_gb_down``
-    and ``_up`` are dollars per GB that its offer named; ``cost`` has no traffic. ``gpu_losses``: when GPUs that were paid for were missing.
-    ``attempts``: create calls by cloud, result and error class; ``phases``: seconds in each phase; ``cause``: the code of the diagnosis of a
-    machine that never became usable; ``draining_since``: when its end was decided; ``work``: what pods used of its ``slots`` GPUs or slices.
+    bills at once, ``minimum``: those that it bills at least (lines of older versions: 0); ``bills_boot`` False: disk and GPUs are billed apart;
+    ``off_costs_less``: a machine that is off is billed less. ``cost_least`` and ``cost_most``: between them lies what the provider billed, None
+    = a line of an older version; ``start_told``: the provider says when its bill began. ``start`` None = nothing was ever rented.
+    ``worked_since`` and ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown.
+    ``traffic_price_gb_down`` and ``_up`` are dollars per GB that its offer named; ``cost`` has no traffic. ``gpu_losses``: when GPUs that were
+    paid for were missing. ``attempts``: create calls by cloud, result and error class; ``phases``: seconds in each phase; ``cause``: the code
+    of the diagnosis of a machine that never became usable; ``draining_since``: when its end was decided; ``work``: what pods used of its
+    ``slots`` GPUs or slices.
     Lines of older versions have none of the five."""
 
     key: str
@@ -415,6 +416,7 @@ class LedgerLine:
     cost: Decimal
     granularity: int
     bills_boot: bool
+    off_costs_less: bool
     reason: str
     why: str
     joined: bool

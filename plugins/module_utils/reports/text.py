@@ -266,7 +266,8 @@ def bill_text(report: Report) -> str:
 def _why(row: Inexact) -> str:
     """What a provider does not say."""
     ends = "when a bill ends" if row.start_told else "when a bill begins and ends"
-    return f"it does not say {ends}" + (", and says to half a minute since when GPUs run" if row.apart else "")
+    apart = ", and says to half a minute since when GPUs run" if row.apart else ""
+    return f"it does not say {ends}{apart}" + ("; a machine that was off cost only its disk" if row.off else "")
 
 
 def _up(amount: Decimal) -> Decimal:

@@ -107,12 +107,16 @@ def stand_in(*looks: Instance | None) -> types.SimpleNamespace:
     def sleep(pause: float) -> None:
         seconds[0] += pause
 
+    def now() -> datetime:
+        return datetime.fromtimestamp(seconds[0], timezone.utc)
+
     return types.SimpleNamespace(
         clients=types.SimpleNamespace(
             cloud=lambda _name: types.SimpleNamespace(instance=instance, terminate=lambda _identity: None),
             instances=lambda _name: (),
         ),
-        clock=types.SimpleNamespace(now=lambda: datetime.fromtimestamp(seconds[0], timezone.utc), sleep=sleep),
+        clock=types.SimpleNamespace(now=now, sleep=sleep),
+        clocks=types.SimpleNamespace(billed_now=now),
         lock=types.SimpleNamespace(confirm=lambda: None),
     )
 

@@ -245,5 +245,8 @@ def test_L16_a_machine_that_may_have_been_off_cost_its_disk_at_the_least() -> No
     assert bounds(node, LATER, off_costs_less=True)[0] == wanted < bounds(node, LATER)[0]
     busy = rented(offer=disk, registered=at("11:08"), initialized=at("11:10"), work=WorkRecord(at("11:50")))
     assert bounds(busy, LATER, off_costs_less=True)[0] > bounds(node, LATER, off_costs_less=True)[0]
+    listed = dataclasses.replace(node, deletion=dataclasses.replace(ASKED, seen_running=at("11:59:58")))
+    ran = (at("11:59:58") - at("11:00:05")).total_seconds()  # the list before the destroy call showed it running
+    assert bounds(listed, LATER, off_costs_less=True)[0] == Decimal("0.36") * 3595 / 3600 + Decimal("3.24") * int(ran) / 3600
     assert bounds(busy, LATER, off_costs_less=True, bills_boot=False) == bounds(busy, LATER, bills_boot=False)
     assert tariff(REAL["paperspace"])["off_costs_less"] and not tariff(REAL["lambda"])["off_costs_less"]

@@ -14,7 +14,7 @@ import typing as t
 from ...core.errors import InvalidInput
 from ...core.task import Task
 from ...kube.nodes import advertise, change
-from ...model import Claim, Deletion, HandedOut, Instance, Node
+from ...model import Claim, Deletion, HandedOut, Instance, InstanceState, Node
 from ...model.labels import PLUGIN_CONFIG_LABEL, POWER_LIMIT_LABEL
 from ...model.reasons import Finding
 from ...model.resources import NEUTRAL_GPU
@@ -150,7 +150,8 @@ class _Release:
 
     def _close(self, entry: HandedOut) -> None:
         context, facts = self._context, CAPABILITIES[self._claim.cloud]
-        ended = dataclasses.replace(self._claim, deletion=Deletion(Finding.RELEASED, entry.time))
+        running = entry.time if self._instance.state is InstanceState.RUNNING else None
+        ended = dataclasses.replace(self._claim, deletion=Deletion(Finding.RELEASED, entry.time, seen_running=running))
         line = ledger_line(ended, end=entry.time, alive=entry.time, **tariff(facts))
         context.lock.confirm()
         context.store.ledger(line)

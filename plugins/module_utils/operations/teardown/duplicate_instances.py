@@ -28,7 +28,7 @@ _LOOKS = 3  # one of them may take as long as the whole wait
 def give_back(context: Context, claim: Claim, instance: Instance, reason: str = Reason.DUPLICATE) -> None:
     """Destroy ``instance``, which is not the claim's own, and write down what it cost."""
     context.lock.confirm()
-    asked = context.clock.now()
+    asked = context.clocks.billed_now()
     context.clients.cloud(instance.cloud).terminate(instance.id)
     book(context, claim, instance, reason, asked)
 
@@ -48,7 +48,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
     cloud = context.clients.cloud(name)
     instance = cloud.instance(instance_id)  # its prices, for the books
     context.lock.confirm()
-    asked = context.clock.now()
+    asked = context.clocks.billed_now()
     cloud.terminate(instance_id)
     for _ in looks(context.clock, within=_CONFIRM, every=_POLL, least=_LOOKS):
         if (now := cloud.instance(instance_id)) is None or now.gone:
@@ -63,7 +63,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
 
 def book(context: Context, claim: Claim, instance: Instance, reason: str, asked: datetime) -> None:
     """Write down what a machine cost until now that is not the claim's own. ``asked``: before its destroy call, when it still existed."""
-    now, facts = context.clock.now(), CAPABILITIES[instance.cloud]
+    now, facts = context.clocks.billed_now(), CAPABILITIES[instance.cloud]
     began = instance.created or claim.launch_started
     began = (
         None if began is None else min(began, asked)
@@ -86,7 +86,7 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str, asked:
         initialized=None,
         attempts=(),  # the claim's own line has them
         history=(),
-        deletion=Deletion(reason=reason, requested=now),
+        deletion=Deletion(reason, now, seen_running=asked if instance.state is InstanceState.RUNNING else None),
     )
     line = ledger_line(booked, end=now, alive=asked, **tariff(facts))
     line["key"] = f"{claim.name}.{re.sub(r'[^a-z0-9-]', '-', instance.id.lower())}.x"

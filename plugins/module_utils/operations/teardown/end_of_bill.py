@@ -23,7 +23,7 @@ def last_look(context: Context, claim: Claim, node: Node | None) -> Claim:
     if capability.bills_boot and (claim.billed_since is not None or not capability.tells_start):
         return claim
     own = _own(context.clients.instances(claim.cloud), claim)
-    return claim if own is None else noted(claim, own, capability, context.clock.now(), node)
+    return claim if own is None else noted(claim, own, capability, context.clocks.billed_now(), node)
 
 
 def shown_at(context: Context, claim: Claim) -> datetime | None:
@@ -34,7 +34,17 @@ def shown_at(context: Context, claim: Claim) -> datetime | None:
     listing = context.clients.listing(claim.cloud)
     if listing is None:
         return None
-    return listing[1] if _own(listing[0], claim) is not None else last_seen(dataclasses.replace(claim, deletion=None))
+    shown = _own(listing.items, claim) is not None
+    return context.clocks.billed(listing.asked) if shown else last_seen(dataclasses.replace(claim, deletion=None))
+
+
+def seen_running(context: Context, claim: Claim) -> datetime | None:
+    """When the newest list was asked for, where that shows its machine running."""
+    listing = context.clients.listing(claim.cloud)
+    own = None if listing is None else _own(listing.items, claim)
+    if listing is None or own is None or own.state is not InstanceState.RUNNING:
+        return None
+    return context.clocks.billed(listing.asked).replace(microsecond=0)
 
 
 def _own(listed: t.Iterable[Instance] | None, claim: Claim) -> Instance | None:

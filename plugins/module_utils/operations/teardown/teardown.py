@@ -38,7 +38,7 @@ from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw
 from ..launch.payload import take_back_all
 from .duplicate_instances import book, without_booked
-from .end_of_bill import end_of_bill, last_look, shown_at
+from .end_of_bill import end_of_bill, last_look, seen_running, shown_at
 from .garbage_collection import delete_device, discard_extras, extras_of, forget_stop
 from .service_idle import got_work, node_in_use, not_idle_any_more
 from .slots import MOST, Slots, emptiest_first
@@ -292,7 +292,7 @@ class _Teardown:
             return self._stay(why)
         own = self.claim.instance_id or ids[0]
         for instance_id in ids:
-            other, since = None if instance_id == own else self._second(instance_id), self.context.clock.now()
+            other, since = None if instance_id == own else self._second(instance_id), self.context.clocks.billed_now()
             self._ask(instance_id)
             if other is not None and not other.gone:  # the closing line tells of one machine only
                 book(
@@ -377,7 +377,9 @@ class _Teardown:
         """The destroy call, resent while the cloud answers 429 and the run lock is ours."""
         self._alive = shown_at(self.context, self.claim) or self._alive
         context, now, cloud = self.context, self.context.clock.now(), self.claim.cloud
-        deletion = dataclasses.replace(self.deletion, started=self.deletion.started or now, attempts=self.deletion.attempts + 1)
+        deletion = dataclasses.replace(self.deletion, attempts=self.deletion.attempts + 1)
+        if deletion.started is None:
+            deletion = dataclasses.replace(deletion, started=now, seen_running=seen_running(context, self.claim))
         self._write(deletion=deletion)
         self.deletion = deletion
         context.progress.step(self.claim.name, "destroying", f"{cloud} id {instance_id}", **self._money())

@@ -75,7 +75,7 @@ def bounds(
     The bill begins in the second that the provider names, else between the create call and its answer. It ends between the moment ``alive``, at
     which the provider still showed the machine (without it: what the record shows), and ``end``. Where GPUs are billed apart, they began to run
     within half a minute of what was noted, and when they were taken away nobody says. Where a machine that is off costs less, at the least its
-    disk was billed all the time, and the rest until its Node was Ready last."""
+    disk was billed all the time, and the rest until it was last seen running: nothing that is off comes on again by itself."""
     start = claim.bill_start
     if start is None:
         return NOTHING, NOTHING
@@ -92,7 +92,7 @@ def bounds(
         most = (max(start, claim.running_since - inexact), None if stopped is None else max(stopped, decided))
     if off_costs_less and bills_boot:  # it lacked capacity from the first moment on, or was powered off from inside
         ran = begun + timedelta.resolution if minimum else begun  # a minimum is billed of a machine that ran at all
-        least = (begun, min(max(_last_ready(claim) or ran, ran), ended))
+        least = (begun, min(max(_ran_last(claim) or ran, ran), ended))
     price, disk = claim.price, claim.offer.storage_price_hour
     return (
         billed(price, disk, (begun, ended), least, granularity, bills_boot=bills_boot and not off_costs_less, minimum=minimum),
@@ -116,11 +116,12 @@ def answered(claim: Claim) -> datetime | None:
     return last.time if last is not None and last.result == "ok" else None
 
 
-def _last_ready(claim: Claim) -> datetime | None:
-    """The last moment at which the record shows that its machine ran as a Node; None = it never did."""
+def _ran_last(claim: Claim) -> datetime | None:
+    """The last moment at which the record shows that its machine ran; None = it never did."""
     work = None if claim.work is None or claim.is_service else claim.work.until - _SILENT
-    shown = [moment for moment in (claim.registered, claim.initialized, claim.worked_since, work) if moment is not None]
-    return max(shown, default=None)
+    listed = None if claim.deletion is None else claim.deletion.seen_running
+    times = (claim.registered, claim.initialized, claim.worked_since, work, listed)
+    return max((moment for moment in times if moment is not None), default=None)
 
 
 def last_seen(claim: Claim) -> datetime:

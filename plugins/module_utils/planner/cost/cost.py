@@ -135,6 +135,7 @@ def ledger_line(
         "granularity": granularity,
         "minimum": minimum,
         "bills_boot": bills_boot,
+        "off_costs_less": off_costs_less,
         "gpu_losses": [
             {
                 "since": print_time(loss.since),
@@ -352,6 +353,7 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         granularity=granularity,
         minimum=minimum,
         bills_boot=bool(record.get("bills_boot", True)),
+        off_costs_less=bool(record.get("off_costs_less")),
         reason=str(record.get("reason") or ""),
         why=str(record.get("why") or ""),
         joined=bool(record.get("joined")),

@@ -107,13 +107,15 @@ class MissingGpus:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inexact:
     """By how many dollars the bill of a cloud may be ``less`` or ``more`` than its machines are booked with. ``start_told``: it says when each
-    bill began; ``apart``: it bills disk and GPUs apart; ``unknown``: machines of lines of older versions, which say no bounds."""
+    bill began; ``apart``: it bills disk and GPUs apart; ``off``: it bills a machine less that is off; ``unknown``: machines of lines of
+    older versions, which say no bounds."""
 
     cloud: str
     less: Decimal
     more: Decimal
     start_told: bool
     apart: bool
+    off: bool
     unknown: int
 
 
@@ -315,6 +317,7 @@ def _inexact(lines: t.Iterable[LedgerLine]) -> tuple[Inexact, ...]:
             add_up(line.cost_most - line.cost for line in several if line.cost_most is not None),
             all(line.start_told for line in several),
             not all(line.bills_boot for line in several),
+            any(line.off_costs_less and line.bills_boot for line in several),
             sum(line.cost_least is None or line.cost_most is None for line in several),
         )
         for cloud, several in sorted(by_cloud.items())
