@@ -16,9 +16,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LockLos
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Attempt, Instance, InstanceState
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Listing
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import launch
-from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import duplicate_instances, teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import duplicate_instances, end_of_bill, teardown
 
 from sandbox.world import Machine
+from tests.unit.fleet.build import at, claim
 
 from .rig import Rig
 
@@ -138,6 +139,20 @@ def test_L2a_lists_that_miss_a_machine_are_not_believed_while_its_id_shows_it(lo
     is_gone = t.cast("t.Callable[..., bool]", teardown._Teardown._is_gone)
     assert is_gone(work, context.clients.cloud("vast"), "1") is (look is InstanceState.TERMINATED), "one list alone"
     assert is_gone(work, context.clients.cloud("vast"), "1") is gone
+
+
+@pytest.mark.parametrize(
+    ("state", "billed"), [(InstanceState.RUNNING, True), (InstanceState.PENDING, True), (InstanceState.FAILED, False)]
+)
+def test_L16_a_list_that_calls_a_machine_failed_does_not_say_that_it_is_billed(state: InstanceState, billed: bool) -> None:
+    """Lambda lists a machine that it has taken back (preempted)."""
+    rented = claim(deletion=None, launch_started=at("11:00"), initialized=at("11:10"), instance_id="1")
+    context = stand_in()
+    context.clocks.billed = lambda moment: moment
+    context.clients.listing = lambda _name: Listing((Instance("lambda", "1", rented.name, state),), at("11:59:50"))
+    assert end_of_bill.shown_at(context, rented) == (at("11:59:50") if billed else at("11:10"))  # type: ignore[arg-type]
+    running = state is InstanceState.RUNNING
+    assert end_of_bill.seen_running(context, rented) == (at("11:59:50") if running else None)  # type: ignore[arg-type]
 
 
 def test_L1a_a_machine_of_somebody_else_is_not_ended_for_a_claim_that_knows_it() -> None:

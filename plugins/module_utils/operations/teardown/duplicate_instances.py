@@ -83,12 +83,16 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str, asked:
         running_since=instance.running_since or (instance.created if instance.state is InstanceState.RUNNING else None),
         interrupted_at=None,
         price_paid=claim.price_paid if instance.price_hour is None else instance.price_hour,
+        registered=None,
         initialized=None,
+        worked_since=None,
+        work=None,
+        gpu_losses=(),
         attempts=(),  # the claim's own line has them
         history=(),
         deletion=Deletion(reason, now, seen_running=asked if instance.state is InstanceState.RUNNING else None),
     )
-    line = ledger_line(booked, end=now, alive=asked, **tariff(facts))
+    line = ledger_line(booked, end=now, alive=began if instance.state is InstanceState.FAILED else asked, **tariff(facts))
     line["key"] = f"{claim.name}.{re.sub(r'[^a-z0-9-]', '-', instance.id.lower())}.x"
     context.store.ledger(line)
 

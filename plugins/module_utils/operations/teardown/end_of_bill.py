@@ -27,14 +27,16 @@ def last_look(context: Context, claim: Claim, node: Node | None) -> Claim:
 
 
 def shown_at(context: Context, claim: Claim) -> datetime | None:
-    """When the newest list was asked for that shows its machine, before the first destroy call; where that list lacks it, the last sign of life
-    that is recorded: the call itself is none. None after it, or without a list."""
+    """When the newest list was asked for that shows its machine, before the first destroy call; where that list lacks it or says that it has
+    failed, the last sign of life that is recorded: the call itself is none. None after it, or without a list."""
     if claim.deletion is not None and claim.deletion.started is not None:
         return None
     listing = context.clients.listing(claim.cloud)
     if listing is None:
         return None
-    shown = _own(listing.items, claim) is not None
+    own = _own(listing.items, claim)
+    # Lambda lists one that it has taken back, and may not bill it
+    shown = own is not None and own.state is not InstanceState.FAILED
     return context.clocks.billed(listing.asked) if shown else last_seen(dataclasses.replace(claim, deletion=None))
 
 
