@@ -29,6 +29,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record impor
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, bound, make
 
 from .build import CAPABILITIES, CLUSTER, NOON, at, claim, device, instance, node, node_class, offer, one, pod, pool, seen, specs
+from .pods import waiting
+from .test_L17_autoscale import TOLERATES
 
 LATER = at("12:05")
 IDLE = {"annotations": {"tgp.io/idle-since": "2026-08-20T11:40:00Z"}}
@@ -431,6 +433,17 @@ def test_L22_the_hash_is_of_claims_nodes_and_prices() -> None:
         len({first, versioned, saved(world(price="0.43")).inputs, saved(world(nodes=(node(N.name, uid="u", **IDLE),))).inputs}) == 4
     )
     assert saved(world()).inputs == first
+
+
+def test_L22_a_launch_that_made_nothing_makes_room_for_others() -> None:
+    """It is of no use to the pods that wait: the same plan gives it up and rents others in its place, all of them when it is applied."""
+    begun = claim(
+        phase=Phase.PENDING, version="3", created=at("11:55"), offer=offer("1.50", id="four", gpu_count=4), expected_gpus=4
+    )
+    pods = tuple(waiting(f"w{number}", 1, placement=TOLERATES) for number in range(4))
+    crowd, asked = seen(claims=(begun,), offers=(offer("0.40", id="one"),), pods=pods), specs(pool())
+    found = applied(saved(crowd, asked, "autoscale"), crowd, asked)
+    assert sorted((one.step.kind, one.result) for one in found.checks) == [("destroy", "applied"), *[("launch", "applied")] * 4]
 
 
 def test_L22_an_applied_launch_waits_for_all_slices() -> None:

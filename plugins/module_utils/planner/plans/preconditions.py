@@ -177,7 +177,7 @@ class Launches:
         self.draft.decisions = {action.name: action for action in fresh.actions if action.kind == ActionKind.DESTROY}
         self.capacity = LaunchCapacity(self.draft, orphans.machines(situation))
         waiting = [
-            settled for settled in self.draft.settled.values() if settled.recovery.what in RETRY and settled.claim.deletion is None
+            settled for settled in self.draft.undecided() if settled.recovery.what in RETRY and settled.claim.deletion is None
         ]
         self.room = _wanted_now(fresh, {settled.claim.name: settled.claim for settled in waiting})
         self.replaced = {action.claim.replaces for action in fresh.actions if action.kind == ActionKind.LAUNCH and action.claim}
