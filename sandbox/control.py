@@ -21,6 +21,7 @@ from .mesh_proxy import set_busy
 from .picture import device_picture, machine_picture, picture, text
 from .tailnet import JoinRefused
 from .world import Machine
+from .wsgi import Service
 
 if t.TYPE_CHECKING:
     from .box import Box
@@ -28,7 +29,7 @@ if t.TYPE_CHECKING:
 
 def app(box: Box) -> flask.Flask:
     """The WSGI application of one sandbox."""
-    flask_app = flask.Flask("sandbox-control")
+    flask_app = Service("sandbox-control")
 
     def rules() -> list[t.Any]:
         body = flask.request.get_json(force=True)

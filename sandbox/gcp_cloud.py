@@ -31,6 +31,7 @@ from .gcp_images import image_routes
 from .gcp_instances import disk_hour, end_overdue, instance_routes, operation_form, shown_operation, taken, usage
 from .gcp_storage import storage_routes
 from .world import World
+from .wsgi import Service
 
 __all__ = ["SCENARIO_KEYS", "app", "gcp_offer"]
 ROOT = "/compute/v1/projects/<project>"
@@ -41,7 +42,7 @@ def app(world: World) -> flask.Flask:
     account = Account.of(world)
     if SECRET not in world.secrets:
         world.secrets[SECRET] = service_account()
-    service = flask.Flask("gcp")
+    service = Service("gcp")
     service.json.sort_keys = False  # type: ignore[attr-defined]
     world.on_taken["gcp"] = lambda machine: taken(world, account, machine)
     world.on_shutdown["gcp"] = lambda machine: world.halt(machine, disk_hour(machine))

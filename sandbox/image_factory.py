@@ -21,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic imp
 
 from . import image_files
 from .world import World
+from .wsgi import Service
 
 # Talos version -> LTS driver, production driver, container toolkit, tailscale
 _SHIPPED = {
@@ -46,7 +47,7 @@ _ID = re.compile(r"[0-9a-f]{64}")
 
 def app(world: World) -> flask.Flask:
     """The factory as a WSGI application. It has no account and no secret, like the public one."""
-    factory = flask.Flask("image-factory")
+    factory = Service("image-factory")
     known: dict[str, str] = {hashlib.sha256(b"customization: {}\n").hexdigest(): "customization: {}\n"}
 
     def plain(text: str, status: int = 200) -> flask.Response:

@@ -29,6 +29,7 @@ from .lambda_audit import routes as audit_routes
 from .lambda_launch import launch
 from .lambda_more import routes as more_routes
 from .world import Machine, World
+from .wsgi import Service
 
 TERMINATING_SECONDS = 8.0
 LISTED_SECONDS = 60.0
@@ -41,7 +42,7 @@ def app(world: World) -> flask.Flask:
     account = Account.of(world)
     with world.lock:
         world.secrets.setdefault("LAMBDA_API_KEY", f"secret_sandbox_{world.random.getrandbits(128):032x}")
-    service = flask.Flask("lambda")
+    service = Service("lambda")
     service.json.sort_keys = False  # type: ignore[attr-defined]
     world.on_taken["lambda"] = lambda machine: _preempt(world, account, machine)
 

@@ -25,6 +25,7 @@ from .paperspace_power import Power
 from .paperspace_requests import checked, content, page
 from .paperspace_scripts import routes as script_routes
 from .world import World
+from .wsgi import Service
 
 __all__ = ["SCENARIO_KEYS", "app", "paperspace_offer"]
 
@@ -40,7 +41,7 @@ def app(world: World) -> flask.Flask:
     world.on_shutdown["paperspace"] = power.stop
     with world.lock:
         world.secrets.setdefault("PAPERSPACE_API_KEY", f"sandbox{world.random.getrandbits(128):032x}")
-    service = flask.Flask("paperspace")
+    service = Service("paperspace")
     service.json.sort_keys = False  # type: ignore[attr-defined]
 
     def authorised() -> bool:

@@ -19,6 +19,7 @@ from . import runpod_catalog, runpod_clusters, runpod_graphql, runpod_more, runp
 from .runpod_account import Account, Problem, check_key
 from .runpod_stock import SCENARIO_KEYS, runpod_offer
 from .world import World
+from .wsgi import Service
 
 __all__ = ["SCENARIO_KEYS", "app", "runpod_offer"]
 _PUBLIC = ("/v2/openapi.json",)
@@ -29,7 +30,7 @@ def app(world: World) -> flask.Flask:
     account = Account.of(world)
     with world.lock:
         world.secrets.setdefault("RUNPOD_API_KEY", f"rpa_SANDBOX{world.random.getrandbits(160):040X}")
-    service = flask.Flask("runpod")
+    service = Service("runpod")
     service.json.sort_keys = False  # type: ignore[attr-defined]
 
     @service.errorhandler(Problem)

@@ -21,6 +21,7 @@ from .tailscale_devices import Devices
 from .tailscale_keys import Keys
 from .tailscale_policy import PolicyAndSettings
 from .world import World
+from .wsgi import Service
 
 CLIENT_SCOPES = ["auth_keys", "devices:core", "devices:posture_attributes:read", "policy_file:read", "feature_settings:read"]
 CLIENT_TAGS = ["tag:tgp"]
@@ -30,7 +31,7 @@ def app(world: World) -> flask.Flask:
     """The WSGI application."""
     tailnet = world.tailnet
     _credentials(world, tailnet)
-    flask_app = flask.Flask("tailscale")
+    flask_app = Service("tailscale")
 
     if tailnet.profile == HEADSCALE:
         tailnet_v1.add_to(flask_app, tailnet)

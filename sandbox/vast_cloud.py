@@ -27,6 +27,7 @@ from .vast_more import routes as more_routes
 from .vast_offers import SCENARIO_KEYS, catalogue, vast_offer, vast_offers
 from .vast_search import search
 from .world import World
+from .wsgi import Service
 
 __all__ = ["SCENARIO_KEYS", "SWITCHES", "app", "catalogue", "set_up", "vast_offer", "vast_offers"]
 
@@ -66,7 +67,7 @@ def app(world: World) -> flask.Flask:
     with world.lock:
         world.secrets.setdefault("VAST_API_KEY", f"{world.random.getrandbits(256):064x}")
     life.prepare(world)
-    service = flask.Flask("vast")
+    service = Service("vast")
     service.json.sort_keys = False  # type: ignore[attr-defined]
 
     @service.errorhandler(Refused)

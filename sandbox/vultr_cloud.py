@@ -21,6 +21,7 @@ from .vultr_account import ACLS, Account, Group, Refused, Snapshot, moment, new_
 from .vultr_catalogue import PLANS, REGIONS, SCENARIO_KEYS, plan_form, region_forms, system_forms, vultr_offer
 from .vultr_instances import instance_routes, shut_down, taken
 from .world import World, cost_until
+from .wsgi import Service
 
 __all__ = ["SCENARIO_KEYS", "app", "vultr_offer"]
 
@@ -30,7 +31,7 @@ def app(world: World) -> flask.Flask:
     account = Account.of(world)
     if "VULTR_API_KEY" not in world.secrets:
         world.secrets["VULTR_API_KEY"] = f"SANDBOX{uuid.uuid4().hex.upper()}"
-    service = flask.Flask("vultr")
+    service = Service("vultr")
     service.json.sort_keys = False  # type: ignore[attr-defined]
     world.on_taken["vultr"] = lambda machine: taken(world, machine)
     world.on_shutdown["vultr"] = lambda machine: shut_down(world, machine)

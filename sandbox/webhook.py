@@ -20,13 +20,14 @@ import typing as t
 import flask
 
 from .world import Machine, World
+from .wsgi import Service
 
 _CLOCK_DRIFT = 300.0  # world seconds a signature may be old
 
 
 def app(world: World) -> flask.Flask:
     """The WSGI application."""
-    service = flask.Flask("webhook")
+    service = Service("webhook")
 
     @service.before_request
     def guard() -> t.Any:

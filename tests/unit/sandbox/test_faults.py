@@ -20,7 +20,7 @@ from cheroot import wsgi
 from sandbox.clock import SimClock
 from sandbox.faults import Fault, Faults, FaultyApp, LostConnection
 from sandbox.world import World
-from sandbox.wsgi import MACHINE_AGENT, CountingApp, is_write
+from sandbox.wsgi import MACHINE_AGENT, CountingApp, Service, is_write
 
 
 class Counter:
@@ -253,3 +253,23 @@ def test_an_error_of_the_api_server_without_a_body_is_a_status_object(
     assert (answer.status_code, body["kind"], body["code"], body["reason"]) == (status, "Status", status, reason)
     assert words in body["message"]
     assert body["details"] == {"kind": "configmaps", "name": "tgp-claim-x"}
+
+
+def test_apps_with_the_same_routes_share_what_was_compiled_and_nothing_else() -> None:
+    def app(answer: str, path: str = "/one/<name>", method: str = "GET") -> Service:
+        service = Service("twice")
+        service.add_url_rule(path, "show", lambda name: f"{answer} {name}", methods=[method])
+        return service
+
+    def ask(service: Service, path: str = "/one/a", method: str = "GET") -> tuple[int, str]:
+        answer = service.test_client().open(path, method=method)
+        return answer.status_code, answer.text if answer.status_code == 200 else ""
+
+    first, second = app("first"), app("second")
+    assert [ask(first), ask(second), ask(first)] == [(200, "first a"), (200, "second a"), (200, "first a")]
+    assert ask(app("other", "/other/<name>")) == (404, "") and ask(app("posted", method="POST")) == (405, "")
+    for one in (first, second):
+        assert ask(one, method="OPTIONS")[0] == 200 and ask(one, method="DELETE")[0] == 405
+    whole = [one.url_map.bind("sandbox.invalid").map for one in (first, second, app("posted", method="POST"))]
+    assert whole[0] is whole[1] and whole[0] is not whole[2]
+    assert [rule.rule for rule in second.url_map.iter_rules("show")] == ["/one/<name>"]
