@@ -115,6 +115,15 @@ def test_what_needs_the_builds_waits_for_them_and_what_runs_beside_does_not(tmp_
     assert process.returncode == 0 and (tmp_path / "minutes").read_text().strip() == building.minutes
 
 
+def test_a_test_that_never_ends_is_one_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import time\n\ndef test_it() -> None:\n    time.sleep(600)\n")
+    command = ["-c", str(ROOT / "pytest.ini"), "--rootdir", str(tmp_path), "-o", "faulthandler_timeout=1", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *command], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode != 0 and "Timeout (0:00:01)!" in done.stderr and "in test_it" in done.stderr
+
+
 def test_a_whole_run_leaves_no_check_out() -> None:
     """Those beside the tests are those that are not made before them."""
     assert set(run.LONG_CHECKS) < set(run.CHECKS) and set(run.SLOW_CHECKS) <= set(run.LONG_CHECKS)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -43,10 +44,21 @@ def closed(url: str) -> bool:
         return probe.connect_ex((str(parts.hostname), int(parts.port or 0))) != 0
 
 
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[str]) -> t.Iterator[subprocess.Popen[str]]:
+    """``process``, which ends also when an assertion fails: a Popen that is left waits for the end of its program."""
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
 def test_the_command_serves_until_it_is_told_to_end(tmp_path: pathlib.Path) -> None:
     env_file = tmp_path / "deep" / "env file"
     command = [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--speed", "60", "--scenario", "seed-s0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with ended(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         end = time.monotonic() + 60
         while not env_file.exists():
             assert process.poll() is None and time.monotonic() < end, process.communicate()
@@ -205,7 +217,7 @@ def test_a_demo_that_is_ended_takes_its_sandbox_along(number: int, code: int, tm
         )
     finally:
         signal.signal(signal.SIGINT, before)
-    with process:
+    with ended(process):
         assert process.stdout is not None and process.stderr is not None
         while not (line := process.stdout.readline()).startswith("$ ansible-playbook"):
             assert line, process.stderr.read()  # its output has not ended
@@ -232,7 +244,7 @@ asked_to_end.wait()
 def test_signals_that_follow_one_another_at_once_end_it(number: int) -> None:
     """A shell's ``kill`` and the one of its EXIT trap arrive together, at any instruction of the wait."""
     for _attempt in range(8):
-        with subprocess.Popen([sys.executable, "-c", _WAITS, str(ROOT)], stdout=subprocess.PIPE, text=True) as process:
+        with ended(subprocess.Popen([sys.executable, "-c", _WAITS, str(ROOT)], stdout=subprocess.PIPE, text=True)) as process:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             for _signal in range(200):
                 process.send_signal(number)
