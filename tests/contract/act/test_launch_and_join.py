@@ -56,7 +56,8 @@ def test_P1_the_first_machine_is_usable_before_the_last_is_rented(rig: Rig) -> N
     assert (again["changed"], again["machines"]) == (False, [])
 
 
-def test_L11_a_failed_machine_is_terminated_while_others_are_still_rented(rig: Rig) -> None:
+def test_L11_a_failed_machine_is_terminated_while_others_are_still_rented(build: t.Callable[..., Rig]) -> None:
+    rig = build(speed=80)  # a minute of pace, in which a slow host finds the loss and terminates
     rig.behave("vanish", seconds=25, times=1)
     done = provision(rig)
     assert sorted(one["result"] for one in done["machines"]) == ["failed", *["ready"] * (NODES - 1)]
