@@ -27,23 +27,23 @@ BIN = Path(sys.executable).parent
 Group = tuple[str, ...]  # arguments of one process of pytest
 PAGES: Group = ("tests/e2e/test_molecule.py", "tests/e2e/test_pages.py", "tests/e2e/test_readme.py")
 KILLED: Group = ("tests/e2e/test_killed.py",)
+_E2E = sorted(name for path in ROOT.glob("tests/e2e/test_*.py") if (name := f"tests/e2e/{path.name}") not in (*PAGES, *KILLED))
+E2E: tuple[Group, ...] = tuple(tuple(_E2E[first::3]) for first in range(3))
 # These compute and wait for nothing. A lane of their own with the least claim to the processor runs them while the other lanes wait.
-BESIDE: tuple[Group, ...] = (("tests/unit",), ("tests/repository",), ("tests/mutation",))
-# one lane takes groups from the front, the other from the end: the long ones are outside, so that both end at about the same time.
 # Stories of chaos replace the clocks and threads of their process.
+BESIDE: tuple[Group, ...] = (("tests/unit",), ("tests/repository",), ("tests/mutation",), ("tests/chaos",))
+# one lane takes groups from the front, another from the end, and the third helps: the short ones come last, so that all end together
 LATER: tuple[Group, ...] = (
-    ("tests/e2e", *(f"--ignore={path}" for path in (*PAGES, *KILLED))),
-    PAGES,
+    *E2E[:2],
     KILLED,
-    ("tests/chaos",),
+    PAGES,
+    E2E[2],
     ("tests/contract/act",),
     ("tests/contract", "--ignore=tests/contract/act"),
 )
-# before them whatever is in none of them: the levels with programs of others, which live in real time
-GROUPS: tuple[Group, ...] = (
-    ("tests", *(f"--ignore={path}" for group in (*LATER, *BESIDE) for path in group if not path.startswith("--"))),
-    *LATER,
-)
+# before them whatever is in none of their levels: programs of others, which live in real time
+_LEVELS = sorted({"/".join(path.split("/")[:2]) for group in (*LATER, *BESIDE) for path in group if not path.startswith("--")})
+GROUPS: tuple[Group, ...] = (("tests", *(f"--ignore={level}" for level in _LEVELS)), *LATER)
 # what a newcomer runs of the slow levels: one machine's whole life by playbooks, and what rents, joins, drains and deletes against emulators
 SAMPLE_BESIDE: Group = (
     "tests/unit",
@@ -233,9 +233,15 @@ def in_lanes(
     building: Building | None = None,
 ) -> int:
     """Run all commands. One lane takes them from the first on, another, with less claim to the processor, from the last on; both begin when
-    ``building`` is over. A third one, with the least claim, takes those ``beside`` them, from the start on. What the second and the third lane
-    printed comes last, then each test that failed and each command that did. 0 if all commands ended with 0."""
+    ``building`` is over. A third one, with the least claim, takes those ``beside`` them, from the start on, and then helps the first. What the
+    second and the third lane printed comes last, then each test that failed and each command that did. 0 if all commands ended with 0."""
     waiting, aside = collections.deque(commands), collections.deque(beside)
+
+    def is_built() -> bool:
+        return building is None or building.is_over()
+
+    def rest() -> list[str]:
+        return aside.popleft() if aside or not is_built() else waiting.popleft()
 
     def nice(number: int) -> list[str]:
         return ["nice", "-n", str(number)] if shutil.which("nice") else []
@@ -243,10 +249,10 @@ def in_lanes(
     with tempfile.TemporaryFile() as second, tempfile.TemporaryFile() as third, tempfile.NamedTemporaryFile("r") as failures:
         environment["TGP_FAILURES"] = failures.name  # tests/conftest.py writes there
         first_two = (Lane(waiting.popleft, None, environment), Lane(lambda: [*nice(5), *waiting.pop()], second, environment))
-        lanes = (*first_two, Lane(lambda: [*nice(10), *aside.popleft()], third, environment))
+        lanes = (*first_two, Lane(lambda: [*nice(10), *rest()], third, environment))
         try:
             while True:
-                built = building is None or building.is_over()
+                built = is_built()
                 if built and building is not None:
                     environment["TGP_MINUTES_BEFORE"] = building.minutes
                 if not any([lane.goes_on() for lane in (lanes if built else lanes[2:])]) and built:  # a list: each lane is asked

@@ -87,6 +87,12 @@ def test_lanes_run_each_command_once_and_miss_no_failure(
     assert re.findall(r"said (\d)", failed) == ([] if wrong is None else [str(wrong)])
 
 
+def test_what_runs_beside_helps_when_its_own_is_done(tmp_path: Path) -> None:
+    """Else it is idle while the other two work: each of the first two goes on only once the third has run."""
+    waits = [["sh", "-c", f"n=0; until [ -e {tmp_path}/third ]; do sleep 0.02; n=$((n+1)); [ $n -lt 3000 ] || exit 1; done"]] * 2
+    assert run.in_lanes([waits[0], ["sh", "-c", f"touch {tmp_path}/third"], waits[1]], dict(os.environ), [["true"]]) == 0
+
+
 def test_a_whole_run_ends_with_the_tests_that_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What a second process printed may be thousands of lines above the end."""
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
