@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 
-from ..act.rig import MODULES, URLS, Rig
+from ..act.rig import MODULES, URLS, Rig, moment
 
 Build = t.Callable[..., Rig]
 PULL = 900  # seconds: a large image on a host of usual speed; the registration timeout is 1200
@@ -89,8 +89,8 @@ def test_item_15_a_pull_error_is_told_at_the_timeout(build: Build) -> None:
     """The state is that of a pull: only the system log tells them apart. The time that the pod gets is the same."""
     rig = pods(build, "recorded")
     rig.behave("pull_fails")
-    began = rig.clock.now()  # the time that it gets counts from its claim, which is written before the create call
     rig.rent(pool="llm")
+    began = moment(rig.claim()["launch_started"])  # from here its time counts: before the create call
     machine = rig.machine()
     (row,) = rig.join()["machines"]
     assert row["result"] == "failed" and machine.ended is not None
