@@ -71,11 +71,12 @@ class Once:
 
 
 class Listing(t.NamedTuple, t.Generic[_T]):
-    """A list, and when it was asked for. What came to be or ended since may not be in it, so that moment is its date: what it lacks is
-    missing only if it existed by then."""
+    """A list, when it was asked for, and when its answer came. What came to be since ``asked`` may not be in it, so that moment is its date:
+    what it lacks is missing only if it existed by then. It may have existed until ``answered``."""
 
     items: tuple[_T, ...]
     asked: datetime
+    answered: datetime
 
 
 class Feed(t.Generic[_T]):
@@ -107,7 +108,8 @@ class Feed(t.Generic[_T]):
             if self._asked is None or self._is_old(now) or (since is not None and self._asked < min(since, now)):
                 self._asked, self._answered = now, None
                 try:
-                    self._good, self._failure = Listing(tuple(self._read()), now), None
+                    items = tuple(self._read())
+                    self._good, self._failure = Listing(items, now, self._clock.now()), None
                 except TgpError as error:
                     self._failure = error
                 self._answered = self._clock.now()

@@ -10,6 +10,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from ..model import Claim, InstanceState, Node, Phase, Pod, PodOwner
+from ..units.values import whole_second
 from .claims.record import LIVE, ORDER, advance
 from .cluster_state import Recovery, Situation, recovery
 from .cost import cost, hours
@@ -119,7 +120,7 @@ def _instance_facts(claim: Claim, verdict: Recovery, node: Node | None, situatio
             ids.append(instance_id)
     claim = _replace(claim, ids_seen=tuple(ids))
     if verdict.instance is None:
-        gone = claim.gone_since or situation.billed_now if verdict.what == "missing" else claim.gone_since
+        gone = claim.gone_since or whole_second(situation.billed_now) if verdict.what == "missing" else claim.gone_since
         return _replace(claim, gone_since=gone)
     instance = verdict.instance
     facts: dict[str, t.Any] = {"instance_id": claim.instance_id or instance.id, "gone_since": None, "unknown_since": None}

@@ -10,7 +10,7 @@ import functools
 import ipaddress
 import re
 import typing as t
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from ..core.errors import InvalidInput
@@ -57,6 +57,12 @@ def print_duration(seconds: float | None) -> str:
 def print_time(moment: datetime) -> str:
     """RFC 3339, UTC, whole seconds, suffix Z."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def whole_second(moment: datetime) -> datetime:
+    """The first whole second that is not before ``moment``: what a record keeps of the end of something that lasted at most until then."""
+    whole = moment.replace(microsecond=0)
+    return whole if whole == moment else whole + timedelta(seconds=1)
 
 
 def parse_time(text: str) -> datetime:

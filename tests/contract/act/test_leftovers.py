@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import types
 import typing as t
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import httpx
 import pytest
@@ -134,11 +134,14 @@ def test_L14_what_a_refused_call_left_behind_is_gone_when_its_cloud_says_so() ->
 def test_L2a_lists_that_miss_a_machine_are_not_believed_while_its_id_shows_it(look: InstanceState | None, gone: bool) -> None:
     context = stand_in(None if look is None else Instance("vast", "1", "tgp-x", look))
     times = [datetime(2026, 1, 1, 12, 0, second, tzinfo=timezone.utc) for second in (0, 40)]
-    context.clients.listing = lambda _name: Listing((), times.pop(0))
-    work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", gone_since=None), _missing={})
+    context.clients.listing = lambda _name: Listing((), asked := times.pop(0), asked + timedelta(seconds=5))
+    named = types.SimpleNamespace(cloud="vast", gone_since=None)
+    work = types.SimpleNamespace(context=context, claim=named, _missing={}, _absent={})
     is_gone = t.cast("t.Callable[..., bool]", teardown._Teardown._is_gone)
     assert is_gone(work, context.clients.cloud("vast"), "1") is (look is InstanceState.TERMINATED), "one list alone"
     assert is_gone(work, context.clients.cloud("vast"), "1") is gone
+    if gone:
+        assert work._absent == {"1": datetime(2026, 1, 1, 12, 0, 5, tzinfo=timezone.utc)}, "it may have lived until the answer"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_L16_a_list_that_calls_a_machine_failed_does_not_say_that_it_is_billed(s
     rented = claim(deletion=None, launch_started=at("11:00"), initialized=at("11:10"), instance_id="1")
     context = stand_in()
     context.clocks.billed = lambda moment: moment
-    context.clients.listing = lambda _name: Listing((Instance("lambda", "1", rented.name, state),), at("11:59:50"))
+    context.clients.listing = lambda _name: Listing((Instance("lambda", "1", rented.name, state),), at("11:59:50"), at("11:59:51"))
     assert end_of_bill.shown_at(context, rented) == (at("11:59:50") if billed else at("11:10"))  # type: ignore[arg-type]
     running = state is InstanceState.RUNNING
     assert end_of_bill.seen_running(context, rented) == (at("11:59:50") if running else None)  # type: ignore[arg-type]

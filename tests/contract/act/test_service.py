@@ -406,6 +406,17 @@ def test_L12_a_service_whose_record_was_lost_gets_it_back_and_is_published_again
     assert gone(pods)
 
 
+def test_L16_one_that_ends_while_a_list_is_on_its_way_is_billed_until_then(pods: Rig) -> None:
+    """Two of one teardown share a list: it was asked for before the terminate call of one was accepted, and was answered after it."""
+    pods.provision(pool="llm", nodes=2)
+    first, second = pods.machines()
+    pods.fault("delay", "runpod", "DELETE", f"/v2/pods/{second.id}", seconds=20, times=1)
+    pods.fault("delay", "runpod", "GET", "/v2/pods$", seconds=40, times=None)
+    pods.destroy()
+    assert first.ended is not None and second.ended is not None and (second.ended - first.ended).total_seconds() > 10
+    assert gone(pods)
+
+
 # ---- what people see
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -139,6 +140,14 @@ def test_L15_a_young_machine_is_never_missing(monkeypatch: pytest.MonkeyPatch) -
     old = dataclasses.replace(young, launch_started=at("12:04:00"))
     updated = one(decide(world(None, claim=old, nodes=())), "update").claim
     assert updated is not None and updated.gone_since == at("12:05")
+
+
+def test_L16_the_end_of_a_bill_is_a_whole_second() -> None:
+    """Records keep whole seconds: one cut off would be before the machine ended."""
+    mine = claim(NAME, Phase.READY, offer=SPOT, cloud="vast")
+    observed = dataclasses.replace(world(None, claim=mine, nodes=()), now=at("12:05") + timedelta(milliseconds=300))
+    updated = next(one.claim for one in of(decide(observed), "update", "destroy") if one.claim is not None)
+    assert updated.gone_since == at("12:05:01")
 
 
 # ---- money, where disk and GPUs are billed apart

@@ -144,6 +144,7 @@ def test_a_list_that_takes_longer_than_it_is_fresh_is_read_once_for_many_and_kee
     assert [feed.items() for _claim in range(10)] == [(1,)] * 10 and calls == [NOON]
     listing = feed.listing()
     assert listing is not None and listing.asked == NOON, "what came to be in that minute may not be in it"
+    assert listing.answered == NOON + timedelta(seconds=60), "what is not in it may have lived until then"
     clock.sleep(4.9)
     assert feed.items() == (1,)
     clock.sleep(0.1)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ...model import Claim, Instance, InstanceState, Node
 from ...observe.context import Context
 from ...planner.cost.bill import last_seen
 from ...planner.cost.cost import noted
 from ...providers.registry import CAPABILITIES
+from ...units.values import whole_second
 
 
 def last_look(context: Context, claim: Claim, node: Node | None) -> Claim:
@@ -55,13 +56,12 @@ def _own(listed: t.Iterable[Instance] | None, claim: Claim) -> Instance | None:
     return next((one for one in living if one.id == claim.instance_id), None)
 
 
-def end_of_bill(context: Context, cloud: str, accepted: datetime | None, missing: t.Iterable[datetime]) -> datetime:
-    """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment. ``missing``: when the lists
-    were asked for that did not show it first. The whole second after it, because records keep whole ones."""
+def end_of_bill(context: Context, cloud: str, accepted: datetime | None, absent: t.Iterable[datetime]) -> datetime:
+    """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment. ``absent``: when the lists
+    were answered that did not show it first. The whole second after it, because records keep whole ones."""
     if accepted is not None and not CAPABILITIES[cloud].billed_until_gone:
         end = accepted
     else:
         now = context.clock.now()
-        end = context.clocks.billed_now() - (now - max(missing, default=now))
-    whole = end.replace(microsecond=0)
-    return whole if whole == end else whole + timedelta(seconds=1)
+        end = context.clocks.billed_now() - (now - max(absent, default=now))
+    return whole_second(end)

@@ -95,7 +95,8 @@ class _Teardown:
         self.known = Facts(context.clock.now())
         self._accepted: datetime | None = None
         self._alive: datetime | None = None  # when its cloud showed it last
-        self._missing: dict[str, datetime] = {}  # id → when the first list was read that did not show it
+        self._missing: dict[str, datetime] = {}  # id → when the first list was asked for that did not show it
+        self._absent: dict[str, datetime] = {}  # id → when that list was answered
         self._attached: t.Sequence[str] = ()
         self._no_mesh = ""
         if claim.deletion is None:
@@ -363,7 +364,7 @@ class _Teardown:
         else:
             return self.pending("the cloud does not yet say that the machine is gone")
         if self.claim.gone_since is None:
-            self._write(gone_since=end_of_bill(self.context, self.claim.cloud, self._accepted, self._missing.values()))
+            self._write(gone_since=end_of_bill(self.context, self.claim.cloud, self._accepted, self._absent.values()))
         self._gone()
         return None
 
@@ -406,14 +407,16 @@ class _Teardown:
         listing = self.context.clients.listing(self.claim.cloud)
         if listing is None:
             return False
-        listed, read_at = listing
-        shown = next((instance for instance in listed if instance.id == instance_id), None)
+        asked = listing.asked
+        shown = next((instance for instance in listing.items if instance.id == instance_id), None)
         if shown is not None and not shown.gone:
             self._missing.pop(instance_id, None)
             return False
         first = instance_id not in self._missing
-        since = self._missing.setdefault(instance_id, min(self.claim.gone_since or read_at, read_at))
-        sure = shown is not None or (read_at - since).total_seconds() >= _APART
+        if first:
+            self._absent[instance_id] = listing.answered
+        since = self._missing.setdefault(instance_id, min(self.claim.gone_since or asked, asked))
+        sure = shown is not None or (asked - since).total_seconds() >= _APART
         if not (first or sure):
             return False
         instance = cloud.instance(instance_id)
