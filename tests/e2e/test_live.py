@@ -74,7 +74,8 @@ def test_S3_25_the_facts_of_a_real_provider(tmp_path: Path) -> None:
 
 def test_the_story_of_the_facts_on_the_sandbox(shared: Sandbox, tmp_path: Path) -> None:
     report = facts_story("vast", "1.00", tmp_path, {**shared.environment, LANE: "kubelet"})
-    assert report["all_match"] and report["lane"] == "kubelet" and shared.living() == []
+    assert report["all_match"], (tmp_path / "vast.md").read_text(encoding="utf-8")
+    assert report["lane"] == "kubelet" and shared.living() == []
 
 
 # ---- a machine that joins

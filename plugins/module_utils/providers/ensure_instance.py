@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import functools
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ..core import errors
@@ -54,6 +54,7 @@ class NamedInstance:
     def __post_init__(self) -> None:
         self._left = LeftBehind()
         self._launch: Launch | None = None  # as this host has recorded it
+        self.answered: datetime | None = None  # when the create call of this run was
         self._termination = Termination(self.task, self.cloud, self.name, self._left, self._record_end)
 
     # ---- present
@@ -382,6 +383,7 @@ class _Launching:
     # ---- the journal
 
     def created(self, _offer: Offer, instance_id: str) -> None:
+        self._named.answered = self._named.task.clock.now()
         self._named._left.note(rented(self.request, instance_id))
         self._named._write(dataclasses.replace(self.started, id=instance_id))
 

@@ -37,6 +37,7 @@ _ENDS_WITHIN = 900.0  # seconds for which the end of the machine is awaited
 _RESERVE = Decimal("1.25")  # the end takes time, too: the watch ends when so many times the cost is the cap
 _LEAST_WATCH = 120.0
 _LOGGED_WITHIN = 600.0  # seconds for which the log of a machine that runs is read again
+_LISTED_WITHIN = 3  # times the delay that is known; a list that is later than that is not awaited
 _READ = 30.0  # seconds that one read may take
 _DISK_GIB, _VM_DISK_GIB = 50, 64
 _MOST_TRIES = 3
@@ -165,12 +166,13 @@ def end_all(task: Task, cloud: Cloud) -> list[str]:
 
 @dataclasses.dataclass
 class Life:
-    """What was seen of one machine; ``as_reply`` is what the facts read."""
+    """What was seen of one machine; ``as_reply`` is what the facts read. Seconds count from the launch. How long a machine was missing,
+    ``unlisted_for`` from the list and ``missing_by_id``, counts from the answer to the create call: until then it may not have existed."""
 
     looks: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     states: list[str] = dataclasses.field(default_factory=list)
     listed_after: float | None = None
-    unlisted_at: float | None = None
+    unlisted_for: float | None = None
     missing_by_id: float | None = None
     running_after: float | None = None
     ended_after: float | None = None
@@ -198,6 +200,7 @@ class Rental:
     identity: str = ""
     made: bool = False
     began: datetime | None = None
+    known: datetime | None = None  # since when the machine exists for certain
     paid: Budget | None = None
 
     def run(self) -> None:
@@ -227,6 +230,10 @@ class Rental:
     def _seconds(self) -> float:
         return 0.0 if self.began is None else (self.task.clock.now() - self.began).total_seconds()
 
+    def _known_for(self) -> float:
+        """Seconds for which the machine has existed for certain."""
+        return 0.0 if self.known is None else max((self.task.clock.now() - self.known).total_seconds(), 0.0)
+
     def _launch(self) -> None:
         cloud, now = self.cloud, self.task.clock.now()
         named = NamedInstance(self.task, cloud, machine_name(cloud.facts.cloud), None)
@@ -238,6 +245,7 @@ class Rental:
         self.identity, self.made = str(instance["id"]), True
         record = launch_record(self.task, cloud).read()
         self.began = record.started if record else now
+        self.known = named.answered or self.task.clock.now()
         same = [budget for budget in self.budgets if budget.offer.instance_type == instance["instance_type"]]
         self.paid = same[0] if same else self.paid
         if instance["price_hour"] is not None:
@@ -246,7 +254,7 @@ class Rental:
     # ---- watching
 
     def _watch(self) -> None:
-        """Look until the machine runs, fails, or the cap or the timeout is near."""
+        """Look until the machine runs and the list shows it, it fails, or the cap or the timeout is near."""
         paid, watch = self.paid, self.target.table.watch
         if paid is None or watch is None:
             return
@@ -258,12 +266,12 @@ class Rental:
             instance = self.cloud.instance(self.identity)
             if instance is not None:
                 self._check_price(instance, paid)
-            if ran:
+            if ran and self._listed_or_given_up():
                 return
             if instance is not None and instance.state in (InstanceState.FAILED, InstanceState.TERMINATED):
                 self.life.stopped_for = "failed"
                 return
-            if instance is not None and self._is_up(instance):
+            if not ran and instance is not None and self._is_up(instance):
                 self.life.running_after, ran = seconds, True  # one more look, of a machine that is up
             if paid.used_up(seconds):
                 self.life.stopped_for = "cost"
@@ -276,6 +284,10 @@ class Rental:
                 f"{print_money(self.spent())} of {print_money(paid.cap)} $"
             )
             self.task.clock.sleep(_POLL)
+
+    def _listed_or_given_up(self) -> bool:
+        """A machine may run before the list shows it."""
+        return self.life.listed_after is not None or self._known_for() > _LISTED_WITHIN * self.cloud.facts.list_delay
 
     def _is_up(self, instance: Instance) -> bool:
         """Containers need no address of their own."""
@@ -294,21 +306,22 @@ class Rental:
 
     def _look(self, watch: WatchCalls, seconds: float) -> None:
         """The list and the machine by its id, as they are answered."""
+        asked = self._known_for()
         reply, entry = self._listing(watch)
         if entry is None:
             self.recording.replies.pop(LISTED, None)  # the machines of others are none of the report's business
             if reply is not None and self.life.listed_after is None:
-                self.life.unlisted_at = seconds
+                self.life.unlisted_for = asked
         elif reply is not None:
             self.recording.replies[LISTED] = dataclasses.replace(reply, json=_alone(reply.json, watch.entries, entry), text="")
             if self.life.listed_after is None:
                 self.life.listed_after = seconds
             self._note(watch, entry, seconds)
-        path = watch.machine.format(*self.identity.split("/"))
+        path, asked = watch.machine.format(*self.identity.split("/")), self._known_for()
         single = Question(MACHINE, "GET", path, pace=watch.machine_pace)
         answer = self.recording.add(MACHINE, lambda: self.target.call(single, path, {}))
         if answer is not None and answer.status == 404:
-            self.life.missing_by_id = seconds
+            self.life.missing_by_id = asked
             self.recording.replies.pop(MACHINE)
         elif answer is not None:
             self.life.missing_by_id = self.life.missing_by_id or 0.0

@@ -330,7 +330,7 @@ OF_THEIR_OWN: dict[str, tuple[str, t.Callable[[Reply], Reply]]] = {
         _in_json("", lambda rows: [row for row in rows if row["name"] != "siderolabs/nvidia-open-gpu-kernel-modules-lts"]),
     ),
     f"{_FACTORY}.schematic.id": ("schematic", lambda reply: dataclasses.replace(reply, text="customization: {}\n\n")),
-    **{f"{cloud}.life.listed": _life(listed_after=500.0, unlisted_at=490.0) for cloud in CLOUDS},
+    **{f"{cloud}.life.listed": _life(listed_after=500.0, unlisted_for=490.0) for cloud in CLOUDS},
     **{f"{cloud}.life.states": _life(states=["booting-up"]) for cloud in CLOUDS},
     **{f"{cloud}.life.price": _life(price_ratio=1.2) for cloud in CLOUDS},
     **{f"{cloud}.life.up": _life(running_after=None) for cloud in CLOUDS},

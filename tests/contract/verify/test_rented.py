@@ -18,6 +18,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.ensure_instance 
 from ansible_collections.tgp.gpu.plugins.module_utils.verify import ask, rented
 from ansible_collections.tgp.gpu.plugins.module_utils.verify.rented import Rental, machine_name
 
+from sandbox.lagging import set_list_after
+
 from .stage import CLOUDS, Subject
 
 RENT: dict[str, t.Any] = {"rent": True, "max_cost": "5.00"}
@@ -217,3 +219,37 @@ def test_the_machine_is_found_on_a_later_page(service: str, monkeypatch: pytest.
         assert len(subject.names()) == 2 and machine_name(service) not in subject.names()
     finally:
         subject.close()
+
+
+CREATE = {
+    "gcp": ("POST", r"/instances\?"),
+    "lambda": ("POST", "/instance-operations/launch$"),
+    "paperspace": ("POST", "/machines$"),
+    "runpod": ("POST", "/pods$"),
+    "vast": ("PUT", "/asks/"),
+    "vultr": ("POST", "/instances$"),
+}
+
+
+def listed(subject: Subject, *, after: float) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """The result with a list that shows a new machine so late, and what it says of that."""
+    set_list_after(subject.world, subject.service, after)
+    result = subject.run(**RENT)
+    facts = {row["id"]: row for row in result["report"]["facts"]}
+    return result, facts[f"{subject.service}.life.listed"]
+
+
+def test_a_slow_answer_to_the_create_call_is_no_part_of_the_delay_of_the_list(cloud: Subject) -> None:
+    """The machine is made after 45 s, and is in the list as late as it may be: 45 s later than it may be after the launch."""
+    assert cloud.stand is not None
+    method, path = CREATE[cloud.service]
+    fault = cloud.stand.faults.add({"kind": "delay", "seconds": 45.0, "method": method, "path": path})
+    result, fact = listed(cloud, after=cloud.stand.cloud().facts.list_delay)
+    assert fault.hits == 1 and not result.get("failed"), result["msg"]
+    assert fact["outcome"] == "matches", fact["seen"]
+
+
+def test_a_list_that_is_later_than_the_facts_say_is_reported(cloud: Subject) -> None:
+    assert cloud.stand is not None
+    result, fact = listed(cloud, after=cloud.stand.cloud().facts.list_delay + 45.0)
+    assert result["failed"] and fact["outcome"] == "differs", fact["seen"]

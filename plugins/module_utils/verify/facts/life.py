@@ -77,7 +77,7 @@ def life_facts(group: Group, cloud: Capability, *, gone: t.Callable[[Replies], V
 def _listed(replies: Replies, most: int) -> Verdict:
     """By the last look that missed it: looks are some seconds apart, so the first that shows it may come later than it was shown."""
     life = life_of(replies)
-    missed, shown = life.get("unlisted_at") or 0.0, life.get("listed_after")
+    missed, shown = life.get("unlisted_for") or 0.0, life.get("listed_after")
     if shown is None:
         return verdict(False, f"missing after {missed:.0f} s") if missed > most else not_seen("the list never showed it")
     return verdict(missed <= most, f"between {missed:.0f} and {shown:.0f} s")
