@@ -81,6 +81,14 @@ def calls(sandbox: Sandbox) -> list[str]:
     return [one.removeprefix("webhook POST ") for one in sandbox.writes() if one.startswith("webhook POST")]
 
 
+def run_both(sandbox: Sandbox) -> None:
+    """A pod on each machine, one after the other: of two that wait together the small one may get the large machine, and the other none."""
+    for name, gpus in (("small", 4), ("large", 8)):
+        ask(sandbox, name, gpus)
+        sandbox.until(lambda name=name: phase(sandbox, name) == "Running", f"{name} runs")  # type: ignore[misc]
+    assert calls(sandbox) == ["/gpu-worker-1/start", "/gpu-worker-2/start"], "the smallest that fits each"
+
+
 def values(sandbox: Sandbox, folder: Path) -> Path:
     """values.yaml of the old chart, other keys of it included."""
     groups = [
@@ -146,10 +154,7 @@ def test_S2_12_helm_values_as_they_stand(sandbox: Sandbox, tmp_path: Path) -> No
 def test_S2_11_variables_as_they_stand_and_one_machine_down_per_look_the_largest_first(sandbox: Sandbox, tmp_path: Path) -> None:
     given = documents(tmp_path, "0s")
     loop = begin(sandbox, "-e", f"tgp_documents={given}", env=variables(sandbox))
-    ask(sandbox, "small", 4)
-    ask(sandbox, "large", 8)
-    sandbox.until(lambda: {phase(sandbox, "small"), phase(sandbox, "large")} == {"Running"}, "both run")
-    assert sorted(calls(sandbox)) == ["/gpu-worker-1/start", "/gpu-worker-2/start"]
+    run_both(sandbox)
     sandbox.until(lambda: "used 12" in loop.text, "it sees them")
     for name in ("small", "large"):
         sandbox.end_job(name)
@@ -161,10 +166,7 @@ def test_S2_11_variables_as_they_stand_and_one_machine_down_per_look_the_largest
 def test_S2_11_the_variables_alone_are_enough(sandbox: Sandbox) -> None:
     """``docker run -e GPU_NODE_1_NAME=...`` without any document: a machine for a waiting pod, and off when it has been idle."""
     loop = begin(sandbox, env=variables(sandbox))
-    ask(sandbox, "small", 4)
-    ask(sandbox, "large", 8)
-    sandbox.until(lambda: {phase(sandbox, "small"), phase(sandbox, "large")} == {"Running"}, "both run")
-    assert sorted(calls(sandbox)) == ["/gpu-worker-1/start", "/gpu-worker-2/start"]
+    run_both(sandbox)
     for name in ("small", "large"):
         sandbox.end_job(name)
     sandbox.pass_time(130)
