@@ -37,9 +37,10 @@ def test_a_pod_gets_its_machine_and_the_machine_goes(start: t.Callable[..., Sand
     assert phase(sandbox, "train") == "Running"
     assert len(sandbox.living()) == 1
 
-    sandbox.playbook("autoscale").succeeded()
-    writes = sandbox.writes()
-    again = sandbox.playbook("autoscale").succeeded()
+    with sandbox.moment():
+        sandbox.playbook("autoscale").succeeded()
+        writes = sandbox.writes()
+        again = sandbox.playbook("autoscale").succeeded()
     assert again.count("changed") == 0 and sandbox.writes() == writes
 
     sandbox.end_job("train")

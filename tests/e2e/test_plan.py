@@ -54,9 +54,10 @@ def test_L22_planned_approved_applied_and_applied_again(clean: Sandbox, file: Pa
     assert names(clean) == {name} == set(clean.claims())
     assert clean.claims()[name]["phase"] == "Ready"
 
-    apply(clean, file).succeeded()  # notes that the machine is idle
-    writes = clean.writes()
-    again = apply(clean, file).succeeded()
+    with clean.moment():
+        apply(clean, file).succeeded()  # notes that the machine is idle
+        writes = clean.writes()
+        again = apply(clean, file).succeeded()
     assert again.count("changed") == 0 and clean.writes() == writes
     assert "done" in again.out and names(clean) == {name}
 
