@@ -14,14 +14,14 @@ from . import hub, own
 
 @dataclasses.dataclass(frozen=True)
 class Ground:
-    """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions; what its class
-    and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine. ``pools``:
-    training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
-    run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
-    API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have.
-    ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud. ``dra``: a DRA driver hands out the GPUs.
-    ``resource``: by which pods ask for a GPU, or for one of its ``instances``, where MIG divides it by ``profile``. A ``pool`` that says
-    something is of services."""
+    """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions of a path with its
+    query; what its class and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly
+    one machine. ``pools``: training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``:
+    ingredients that every run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records.
+    ``mesh_calls``: calls of the mesh's API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does
+    not have. ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud. ``dra``: a DRA driver hands out the
+    GPUs. ``resource``: by which pods ask for a GPU, or for one of its ``instances``, where MIG divides it by ``profile``. A ``pool`` that
+    says something is of services."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -90,7 +90,7 @@ LAMBDA = Ground(
 PAPERSPACE = Ground(
     cloud="paperspace",
     create=("POST", "/v1/machines$"),
-    destroy=("DELETE", "/v1/machines/"),
+    destroy=("DELETE", "/v1/machines/[^/]+$"),
     lists=r"/v1/machines(\?|$)",
     offers="/v1/os-templates",
     scenario={
@@ -107,9 +107,9 @@ PAPERSPACE = Ground(
 )
 VAST = Ground(
     cloud="vast",
-    create=("PUT", "/api/v0/asks/"),
-    destroy=("DELETE", "/api/v0/instances/"),
-    lists="/api/v1/instances/",
+    create=("PUT", "/api/v0/asks/[^/]+/$"),
+    destroy=("DELETE", r"/api/v0/instances/\d+/$"),
+    lists=r"/api/v1/instances/(\?|$)",
     offers="/api/v0/bundles/",
     scenario={
         "vast": {
@@ -134,7 +134,7 @@ SERVICE = {
 RUNPOD = Ground(
     cloud="runpod",
     create=("POST", "/v2/pods$"),
-    destroy=("DELETE", "/v2/pods/"),
+    destroy=("DELETE", "/v2/pods/[^/]+$"),
     lists=r"/v2/pods(\?|$)",
     offers="/v2/catalog/gpus",
     scenario={
@@ -221,7 +221,7 @@ SIZES = dataclasses.replace(
 VULTR = Ground(
     cloud="vultr",
     create=("POST", "/v2/instances$"),
-    destroy=("DELETE", "/v2/instances/"),
+    destroy=("DELETE", "/v2/instances/[^/]+$"),
     lists=r"/v2/instances(\?|$)",
     offers=r"/v2/plans(\?|$)",
     scenario={
@@ -238,8 +238,8 @@ VULTR = Ground(
 )
 GCP = Ground(
     cloud="gcp",
-    create=("POST", "/zones/[^/]+/instances$"),
-    destroy=("DELETE", "/zones/[^/]+/instances/"),
+    create=("POST", r"/zones/[^/]+/instances(\?|$)"),
+    destroy=("DELETE", r"/zones/[^/]+/instances/[^/]+$"),
     lists=r"/aggregated/instances(\?|$)",
     offers=r"/aggregated/machineTypes(\?|$)",
     scenario={
@@ -273,3 +273,4 @@ MIG = dataclasses.replace(
 )
 BY_NAME = {"vultr": VULTR, "gcp": GCP, "dra": DRA, "mig": MIG}  # a search that names no ground plays none of these
 NAMED = {**ALL, **BY_NAME, "lambda-sizes": SIZES}
+CLOUDS = (GCP, LAMBDA, PAPERSPACE, RUNPOD, VAST, VULTR, OWN)

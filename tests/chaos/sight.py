@@ -17,6 +17,7 @@ from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED
 from . import hub, own
+from .grounds import CLOUDS
 from .moving import Moved
 from .purse import Purse
 
@@ -28,35 +29,15 @@ if t.TYPE_CHECKING:
 Json = dict[str, t.Any]
 MIG = "nvidia.com/mig-"
 _NAME = re.compile(r"tgp-([0-9a-f]{8})-[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?-[0-9a-z]{5}")
-_DESTROY = {
-    "gcp": ("DELETE", re.compile(r"/zones/[^/]+/instances/[^/]+$")),
-    "lambda": ("POST", re.compile(r"/instance-operations/terminate$")),
-    "paperspace": ("DELETE", re.compile(r"/v1/machines/[^/]+$")),
-    "runpod": ("DELETE", re.compile(r"/v2/pods/[^/]+$")),
-    "vast": ("DELETE", re.compile(r"/api/v0/instances/\d+/$")),
-    "vultr": ("DELETE", re.compile(r"/v2/instances/[^/]+$")),
-    "webhook": ("POST", re.compile(r"/stop$")),
-}
+_CREATE = {one.cloud: (one.create[0], re.compile(one.create[1])) for one in CLOUDS}
+_DESTROY = {one.cloud: (one.destroy[0], re.compile(one.destroy[1])) for one in CLOUDS}
 _LISTS = {
-    "gcp": re.compile(r"/aggregated/instances$"),
-    "lambda": re.compile(r"/api/v1/instances$"),
-    "paperspace": re.compile(r"/v1/machines$"),
-    "runpod": re.compile(r"/v2/pods$"),
-    "vast": re.compile(r"/api/v1/instances/$"),
-    "vultr": re.compile(r"/v2/instances$"),
-    "tailscale": re.compile(r"/devices$|/api/v1/node$"),  # Tailscale's API, which newer headscales speak too, and headscale's own
-}
-_CREATE = {
-    "gcp": ("POST", re.compile(r"/zones/[^/]+/instances$")),
-    "lambda": ("POST", re.compile(r"/instance-operations/launch$")),
-    "paperspace": ("POST", re.compile(r"/v1/machines$")),
-    "runpod": ("POST", re.compile(r"/v2/pods$")),
-    "vast": ("PUT", re.compile(r"/api/v0/asks/[^/]+/$")),
-    "vultr": ("POST", re.compile(r"/v2/instances$")),
-    "webhook": ("POST", re.compile(r"/start$")),
+    **{one.cloud: re.compile(one.lists) for one in CLOUDS if not one.has_own()},  # own machines are asked one by one
+    "tailscale": re.compile(
+        r"/devices(\?|$)|/api/v1/node(\?|$)"
+    ),  # Tailscale's API, which newer headscales speak too, and headscale's own
 }
 _KUBE_LISTS = {
-    "gcp": re.compile(r"/aggregated/instances$"),
     "/api/v1/nodes": "nodes",
     "/api/v1/namespaces/tgp-system/configmaps": "claims",
     "/apis/tgp.io/v1/namespaces/tgp-system/gpunodeclaims": "claim objects",
@@ -160,7 +141,7 @@ class Call:
         if self.service == "directory":
             return "claims" if bare == "/claims" else ""
         found = _LISTS.get(self.service)
-        return self.service if found is not None and found.search(bare) else ""
+        return self.service if found is not None and found.search(self.path) else ""
 
     def is_good(self) -> bool:
         """Whether its answer was the service's own. One that only looks like it (stale, an empty list) counts: nobody can tell."""
@@ -178,7 +159,7 @@ class Call:
 
     def _is_one_of(self, calls: t.Mapping[str, tuple[str, re.Pattern[str]]]) -> bool:
         method, path = calls.get(self.service, ("-", _NAME))
-        return self.method == method and path.search(self.path.partition("?")[0]) is not None
+        return self.method == method and path.search(self.path) is not None
 
     def deleted(self, prefix: str) -> str:
         """What a DELETE of a path with that beginning is aimed at."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import types
 import typing as t
 from datetime import datetime, timedelta, timezone
@@ -25,10 +26,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.gcp.images impor
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import loop
 
+from sandbox.faults import Fault
 from sandbox.gcp_account import Account as GcpAccount
 from sandbox.gcp_account import Address
 
-from . import hub, invariants, own, reasons
+from . import hub, invariants, own, reasons, steps
+from .grounds import NAMED
 from .sight import Call, Run
 from .stage import Stage
 from .story import Story, Sum, Violated
@@ -40,6 +43,43 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 def played(ground: str, *lines: str) -> Sum:
     """What a story came to."""
     return Story(ground, "own", lines).play()
+
+
+# ---- faults
+
+
+def calls_of(ground: str, *lines: str) -> set[tuple[str, str, str]]:
+    """Service, method, and path with query of each call that a fault could have met."""
+    seen = set[tuple[str, str, str]]()
+
+    def watch(stage: Stage) -> None:
+        strike = stage.faults.strike
+
+        def watched(service: str, method: str, path: str) -> Fault | None:
+            seen.add((service, method, path))
+            return strike(service, method, path)
+
+        stage.faults.strike = watched  # type: ignore[method-assign]
+
+    Story(ground, "own", lines).play(sabotage=watch, to_rest=False)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "ground",
+    ["directory", "gcp", "headscale", "headscale-v1", "lambda", "own", "paperspace", "runpod", "vast", "vultr", "wireguard"],
+)
+def test_a_drawn_fault_can_meet_a_call_of_its_ground(ground: str) -> None:
+    """An expression that fits no call strikes never, and every story passes. What the cluster is asked is the same on each ground but one."""
+    drawn = [json.loads(steps.fault(NAMED[ground], random.Random(number)).removeprefix("fault ")) for number in range(800)]
+    aims = {
+        (rule["service"], rule["method"], rule["path"]) for rule in drawn if rule["service"] != "kubernetes" or ground == "lambda"
+    }
+    waiting = () if NAMED[ground].pool else ("demand 1", "run autoscale")
+    seen = calls_of(ground, *waiting, "run provision nodes=1", "rest 70", "run destroy", "rest 660", "run reap")
+    assert len(aims) > 4
+    missed = [aim for aim in sorted(aims) if not any(Fault("status", *aim).meets(*call) for call in seen)]
+    assert not missed, missed
 
 
 # ---- records in files
