@@ -685,9 +685,13 @@ class Stage(Rig):
                 )
 
     def end_by_hand(self, name: str) -> None:
-        """Somebody ends a machine at the cloud's own page."""
+        """Somebody ends a machine at the cloud's own page. The Node that they made of an adopted one, and that never got a label of ours, is
+        theirs to remove."""
         for one in self.sight.living():
             if one.name == name:
+                node = self.nodes().get(name)
+                if node and one.id in self.sight.moved.into and "tgp.io/instance-id" not in node["metadata"].get("labels", {}):
+                    self.sight.foreign_things.add(("Node", node["metadata"]["uid"]))
                 self.sight.by_hand.add(one.id)
                 self.world.release(one)
                 one.destroyed = one.ended

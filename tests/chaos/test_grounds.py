@@ -32,6 +32,7 @@ from sandbox.gcp_account import Address
 
 from . import hub, invariants, own, reasons, steps
 from .grounds import NAMED
+from .moving import RENAMED
 from .sight import Call, Run
 from .stage import Stage
 from .story import Story, Sum, Violated
@@ -357,3 +358,22 @@ def test_a_pool_with_mig_rents_only_gpus_that_hold_its_profiles(monkeypatch: pyt
     monkeypatch.setattr(mig_profiles, "against", lambda *_given: "")
     with pytest.raises(Violated):
         played("mig", "limits 3 10.00 8", "demand 2", "rest 30", "run autoscale", *("rest 660", "run autoscale") * 3)
+
+
+# ---- machines that were moved in
+
+JOINED = ("joins 0", "rest 70")
+
+
+@pytest.mark.parametrize(
+    "before", [(), JOINED, (*JOINED, "run provision nodes=1")], ids=["no Node", "a Node without labels", "a Node with labels"]
+)
+@pytest.mark.parametrize("cloud", RENAMED)
+def test_L48_an_adopted_machine_whose_record_is_lost_comes_to_an_end(cloud: str, before: tuple[str, ...]) -> None:
+    """It is ours again by its stamp, its name or its Node; or it is only reported, as docs/how_to/moving.md says, and a person ends it."""
+    stages: list[Stage] = []
+    lines = (f"box {cloud}", "rest 240", "run adopt", *before, "forget 0", "rest 660", "run reap", "rest 660", "run reap")
+    Story(cloud, "moved", lines).play(sabotage=stages.append)
+    (machine,) = stages[0].sight.moved.offered.values()
+    assert machine.ended is not None
+    assert (machine.id in stages[0].sight.by_hand) == (cloud in ("lambda", "vast") or before == JOINED)

@@ -98,7 +98,7 @@ def _case(instance: Instance, node: Node | None) -> str:
 
 def is_used(orphan: Orphan, situation: Situation) -> bool:
     """Whether the machine counts against limits and budgets: rented ones always, own ones while they work as our nodes. An own machine that
-    that another owner has switched on does not count."""
+    another owner has switched on does not count."""
     return situation.rented(orphan.instance.cloud) or orphan.case == "O2"
 
 
