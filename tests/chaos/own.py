@@ -84,9 +84,20 @@ def by_hand(stage: Stage, place: int) -> None:
         one = free[place % len(free)]
         sight.started.discard(one.name)
         sight.unbooked.add(one.name)
+        sight.outdated.discard(one.id)
         sight.foreign[one.id] = one
         one.details.pop("struck", None)
         stage.by_hand(one)
+
+
+def follow(stage: Stage, call: Call) -> None:
+    """Before a call: a run takes a machine whose webhook told an old status since its owner switched it on. Nobody can tell that it is not
+    off, so it counts as ours from now on."""
+    sight = stage.sight
+    for number in sight.outdated & set(call.claim().get("ids_seen") or ()) if sight.outdated else ():
+        sight.outdated.discard(number)
+        if (one := sight.foreign.pop(number, None)) is not None:
+            sight.started.add(one.name)
 
 
 def put_away(stage: Stage) -> None:

@@ -245,6 +245,7 @@ class Sight:
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.misread: set[str] = set()  # ids of machines of which a look by id had a wrong answer
+        self.outdated: set[str] = set()  # own machines whose webhook told an old status since their owner switched them on
         self.unwritable: set[str] = set()  # names whose claim could not be changed at any time
         self.begun: set[tuple[str, str]] = set()  # names and reasons of ends that were true when they began
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so

@@ -227,6 +227,7 @@ class Stage(Rig):
         due = order.kill == call.run.calls
         if due and not order.after:
             self.die(process)
+        own.follow(self, call)
         self.look(invariants.BEFORE, call)
         self.struck.pop(self.loom.current, None)
         return due
@@ -254,6 +255,8 @@ class Stage(Rig):
             }  # our ledger knows nothing of what another cluster ends
         if call.method == "GET" and not call.lists() and call.service in (*RENTED, own.CLOUD) and call.struck in _WRONG:
             self.sight.misread |= {one.id for one in self.sight.aimed_at(call)}
+        if call.service == own.CLOUD and call.struck == "stale":
+            self.sight.outdated |= {one.id for one in self.sight.aimed_at(call) if one.name != own.IN_USE}
         if (kind := self._listed(call)) and call.is_good() and not (call.struck == "body" and html):
             call.run.good.add(kind)
             self.adverse.listed(call)

@@ -215,6 +215,16 @@ def test_I20_catches_the_adoption_of_a_machine_that_its_owner_uses(monkeypatch: 
         played("own", "run reap")
 
 
+@pytest.mark.parametrize("ground", ["own", "own-talos"])
+def test_I20_excuses_a_webhook_that_says_off_of_a_machine_that_is_on(ground: str) -> None:
+    """Its owner switches it on, and every look at it has the answer of the hour before: a run starts what it takes for free."""
+    old = 'fault {"service": "webhook", "method": "GET", "path": "/status$", "kind": "stale", "times": 4}'
+    first = ("run provision nodes=1", "rest 70", "run destroy", "rest 70", "run reap")
+    stages: list[Stage] = []
+    Story(ground, "own", (*first, "hand 0", old, "run provision nodes=2", "rest 70", "run reap")).play(sabotage=stages.append)
+    assert "rack-1" in stages[0].sight.unbooked and "rack-1" not in stages[0].sight.foreign
+
+
 def test_I17_catches_work_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (emptiness, drain_rules):
         monkeypatch.setattr(module, "counts", lambda *_given: False)
