@@ -91,8 +91,8 @@ def by_hand(stage: Stage, place: int) -> None:
 
 
 def follow(stage: Stage, call: Call) -> None:
-    """Before a call: a run takes a machine whose webhook told an old status since its owner switched it on. Nobody can tell that it is not
-    off, so it counts as ours from now on."""
+    """Before a call: a run takes a machine whose webhook told an old status since its owner switched it on. The power-on answers that it is
+    on already, which is success by docs/reference/rules.md, so it counts as ours from now on."""
     sight = stage.sight
     for number in sight.outdated & set(call.claim().get("ids_seen") or ()) if sight.outdated else ():
         sight.outdated.discard(number)

@@ -216,8 +216,8 @@ def test_I20_catches_the_adoption_of_a_machine_that_its_owner_uses(monkeypatch: 
 
 
 @pytest.mark.parametrize("ground", ["own", "own-talos"])
-def test_I20_excuses_a_webhook_that_says_off_of_a_machine_that_is_on(ground: str) -> None:
-    """Its owner switches it on, and every look at it has the answer of the hour before: a run starts what it takes for free."""
+def test_I20_excuses_a_webhook_that_calls_a_running_machine_off(ground: str) -> None:
+    """Its owner switches it on, and every look at it has the answer of the hour before: a run takes it for free."""
     old = 'fault {"service": "webhook", "method": "GET", "path": "/status$", "kind": "stale", "times": 4}'
     first = ("run provision nodes=1", "rest 70", "run destroy", "rest 70", "run reap")
     stages: list[Stage] = []
