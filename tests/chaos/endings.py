@@ -346,7 +346,6 @@ def _empty(stage: Stage, playbook: str) -> None:
     """Runs, some minutes apart, until nothing is left (I-10). What is only reported, a person ends by hand: a machine without a claim whose
     Node works and does not say whose it is (O3), or that has no Node and may be alive in the mesh (O1); one that was adopted when its document
     was gone already, or at a provider where it got no stamp (O14, L-48)."""
-    adopted = stage.sight.moved.into
     for turn in range(_MOST_RUNS):
         (outcome,) = stage.perform(Order(playbook if stage.sight.claims() else "reap"))
         if outcome.end == "locked" or (outcome.said.get("plan") or {}).get("outcome") == "lock_busy":
@@ -362,7 +361,7 @@ def _empty(stage: Stage, playbook: str) -> None:
             )  # all nodes of a pool are dead, and nothing else tells it: this waits for a person (L-12a)
         for row in (outcome.said.get("plan") or {}).get("plan", []):
             left_alone = row["reason"] == "O3" or (row["reason"] == "O1" and re.search("tell|online", row["detail"]))
-            left_alone = left_alone or (row["reason"] == "O14" and row["name"] in adopted.values())
+            left_alone = left_alone or (row["reason"] == "O14" and row["name"] in stage.sight.moved.into.values())
             left_alone = left_alone or "no document describes its pool" in row["detail"]
             if left_alone and row["name"] in stage.sight.forgotten:
                 stage.end_by_hand(row["name"])

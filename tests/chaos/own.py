@@ -94,7 +94,9 @@ def follow(stage: Stage, call: Call) -> None:
     """Before a call: a run takes a machine whose webhook told an old status since its owner switched it on. The power-on answers that it is
     on already, which is success by docs/reference/rules.md, so it counts as ours from now on."""
     sight = stage.sight
-    for number in sight.outdated & set(call.claim().get("ids_seen") or ()) if sight.outdated else ():
+    if not sight.outdated:
+        return
+    for number in sight.outdated & set(call.claim().get("ids_seen") or ()):
         sight.outdated.discard(number)
         if (one := sight.foreign.pop(number, None)) is not None:
             sight.started.add(one.name)

@@ -33,9 +33,8 @@ _CREATE = {one.cloud: (one.create[0], re.compile(one.create[1])) for one in CLOU
 _DESTROY = {one.cloud: (one.destroy[0], re.compile(one.destroy[1])) for one in CLOUDS}
 _LISTS = {
     **{one.cloud: re.compile(one.lists) for one in CLOUDS if not one.has_own()},  # own machines are asked one by one
-    "tailscale": re.compile(
-        r"/devices(\?|$)|/api/v1/node(\?|$)"
-    ),  # Tailscale's API, which newer headscales speak too, and headscale's own
+    # Tailscale's API, which newer headscales speak too, and headscale's own
+    "tailscale": re.compile(r"/devices(\?|$)|/api/v1/node(\?|$)"),
 }
 _KUBE_LISTS = {
     "/api/v1/nodes": "nodes",

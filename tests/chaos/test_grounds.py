@@ -217,7 +217,7 @@ def test_I20_catches_the_adoption_of_a_machine_that_its_owner_uses(monkeypatch: 
 
 @pytest.mark.parametrize("ground", ["own", "own-talos"])
 def test_I20_excuses_a_webhook_that_calls_a_running_machine_off(ground: str) -> None:
-    """Its owner switches it on, and every look at it has the answer of the hour before: a run takes it for free."""
+    """Its owner switches it on, and every look at it has the answer of the hour before: a run takes it over."""
     old = 'fault {"service": "webhook", "method": "GET", "path": "/status$", "kind": "stale", "times": 4}'
     first = ("run provision nodes=1", "rest 70", "run destroy", "rest 70", "run reap")
     stages: list[Stage] = []
